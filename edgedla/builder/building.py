@@ -145,8 +145,7 @@ def build(
                 return done
             tell(say, f"building with the {backend} backend")
             artifact, contents = _build_one(plan, source, work, backend, request, say, samples)
-            contents.update(decoder_contents(source))
-            contents.update(explained(explain, source.scales, artifact, request))
+            contents.update({**decoder_contents(source), **explained(explain, source.scales, artifact, request)})
             whole = replace(
                 artifact,
                 model=source.identity,
