@@ -40,10 +40,11 @@ def versions() -> Dict[str, str]:
 
 
 def commit() -> str:
-    done = subprocess.run(
-        ["git", "describe", "--always", "--dirty", "--abbrev=12"], cwd=str(ROOT), capture_output=True, text=True
-    )
-    return done.stdout.strip() or "unknown"
+    words = ["git", "describe", "--always", "--dirty", "--abbrev=12"]
+    # A machine that got the sources as a copy may have no git.
+    with contextlib.suppress(OSError):
+        return subprocess.run(words, cwd=str(ROOT), capture_output=True, text=True).stdout.strip() or "unknown"
+    return "unknown"
 
 
 def repeated(numbers: range, seed: int, name: str, case: Callable[[random.Random], Optional[str]]) -> Dict[str, Any]:
@@ -61,7 +62,11 @@ class Figures:
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.started, self.output = time.monotonic(), options.output
-        self.values: Dict[str, Any] = {"commit": commit(), "versions": versions(), "seed": options.seed}
+        self.values: Dict[str, Any] = {
+            "commit": options.commit or commit(),
+            "versions": versions(),
+            "seed": options.seed,
+        }
 
     def note(self, part: str, found: Dict[str, Any]) -> None:
         self.values[part] = found
@@ -102,7 +107,12 @@ def builds(options: argparse.Namespace, figures: Figures) -> None:
 
 def processes(options: argparse.Namespace, figures: Figures) -> None:
     """Cases of whole processes (attack_processes.PROCESSES), each in an empty folder."""
-    for name, case in attack_processes.PROCESSES.items():
+    for name in options.kinds:
+        lacking = attack_processes.lacking(name)
+        if lacking is not None:
+            sys.stderr.write(f"attack: {name} is left out: no {lacking} here\n")
+            continue
+        case = attack_processes.PROCESSES[name]
 
         def in_a_folder(rng: random.Random, case: Any = case) -> Optional[str]:
             with tempfile.TemporaryDirectory(prefix="attack-") as folder:
@@ -137,6 +147,8 @@ def main() -> int:
         "--surfaces", nargs="+", choices=sorted(attack_files.SURFACES), default=list(attack_files.SURFACES)
     )
     parser.add_argument("--processes", type=int, default=0, help="cases of each kind of attack_processes.PROCESSES")
+    kinds = list(attack_processes.PROCESSES)
+    parser.add_argument("--kinds", nargs="+", choices=sorted(kinds), default=kinds, help="of --processes, these alone")
     parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--tampers", type=int, default=500)
     parser.add_argument("--soak-minutes", type=float, default=0.0)
@@ -144,6 +156,7 @@ def main() -> int:
         "--unmutated", action="store_true", help="every model as it is, with every command and platform"
     )
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--commit", default="", help="of the sources, where git does not say it")
     parser.add_argument("--corpus", type=Path, help="a folder of further models to wound")
     parser.add_argument(
         "--part", type=attack_parts.share, default=(1, 1), help="part of the cases, as 3/16; a soak is not divided"

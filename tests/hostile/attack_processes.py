@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib.util
 import io
 import json
-import os
 import random
 import signal
 import subprocess
@@ -24,38 +24,13 @@ from google.protobuf.message import DecodeError
 
 from edgedla.builder.artifact.load import load_artifact
 from edgedla.errors import EdgedlaError
-from tests.hostile.attack_servers import PASSWORD, broker, camera, names, results_in
+from tests.hostile.attack_servers import broker, camera, names, results_in
 from tests.hostile.attack_surfaces import detector
+from tests.hostile.attack_torch import converted, factory
+from tests.hostile.attack_viewers import missing, viewers
 from tests.hostile.commands import small_model
+from tests.hostile.started import DOCUMENTED, EDGEDLA, ended, start
 from tests.hostile.values import bytes_changed
-
-ROOT = Path(__file__).resolve().parents[2]
-#: Exit codes that are documented; 130 and the signals' own are of processes that were asked to end.
-DOCUMENTED = {0, 1, 2, 3, 4, 5, 6, 7, 130}
-EDGEDLA = [sys.executable, "-m", "edgedla"]
-
-
-def start(command: Sequence[str], folder: Path) -> subprocess.Popen[str]:
-    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
-    return subprocess.Popen(command, cwd=str(folder), env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                            errors="replace")  # fmt: skip
-
-
-def ended(process: subprocess.Popen[str], what: str) -> Optional[str]:
-    """What is wrong with how a process ended; None if nothing is."""
-    try:
-        out, err = process.communicate(timeout=180)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.communicate()
-        return f"{what}: hangs"
-    if process.returncode not in DOCUMENTED:
-        return f"{what}: ended with {process.returncode}: {err[-300:]}"
-    if PASSWORD in out + err:
-        return f"{what}: a password in its output"
-    return f"{what}: a traceback: {err[-300:]}" if "Traceback" in out + err else None
-
 
 # --- Changed .pyz files
 
@@ -199,7 +174,18 @@ def hang_up(rng: random.Random, folder: Path) -> Optional[str]:
     return None if process.returncode == 0 else f"run with SIGHUP: ended with {process.returncode}"
 
 
+def _no_torch() -> Optional[str]:
+    return None if importlib.util.find_spec("torch") else "PyTorch"
+
+
 #: What is attacked -> (random numbers, an empty folder) -> what went wrong.
 PROCESSES: Mapping[str, Callable[[random.Random, Path], Optional[str]]] = {
     "pyz": pyz, "two_writers": two_writers, "hang_up": hang_up, "broker": broker, "camera": camera, "names": names,
+    "factory": factory, "converted": converted, "viewers": viewers,
 }  # fmt: skip
+#: Kind -> what it needs that this machine lacks, or None.
+NEEDS: Mapping[str, Callable[[], Optional[str]]] = {"factory": _no_torch, "converted": _no_torch, "viewers": missing}
+
+
+def lacking(kind: str) -> Optional[str]:
+    return NEEDS[kind]() if kind in NEEDS else None

@@ -16,12 +16,11 @@ import onnx
 from tests.hostile.attack_surfaces import detector
 from tests.hostile.commands import small_model
 from tests.hostile.orders import ORDERS
+from tests.hostile.started import EDGEDLA, PASSWORD, ended, start
 from tests.hostile.values import bytes_changed
 
 #: What a server answers, one after the other: bytes, or None, which closes the connection.
 Answers = Sequence[Optional[bytes]]
-#: Of every camera's address; no output holds it.
-PASSWORD = "S3cret"
 
 
 @contextlib.contextmanager
@@ -81,8 +80,6 @@ def results_in(folder: Path, what: str) -> Tuple[List[bytes], Optional[str]]:
 def run_with(config: Dict[str, Any], folder: Path, must_see: bool, what: str) -> Optional[str]:
     """Runs a pipeline for 2 s. None: it ended in a documented way, and its lines are whole."""
     import yaml
-
-    from tests.hostile.attack_processes import EDGEDLA, ended, start
 
     (folder / "p.yaml").write_text(yaml.safe_dump(config))
     process = start([*EDGEDLA, "run", "p.yaml", "--seconds", "2"], folder)
@@ -212,8 +209,6 @@ ODD = (
 
 def names(rng: random.Random, folder: Path) -> Optional[str]:
     """A sweep of models whose names and layers are odd: every table is written, read back, and holds no order to a terminal."""
-    from tests.hostile.attack_processes import EDGEDLA, ended, start
-
     for number in range(3):
         model = small_model()
         for place in rng.sample((*model.graph.node, model.graph), 2):

@@ -78,6 +78,9 @@ def test_files_of_others_end_with_a_documented_exit_code(figures: Dict[str, Any]
 def test_whole_processes_end_with_a_documented_exit_code_and_leave_whole_files(
     figures: Dict[str, Any], kind: str
 ) -> None:
+    lacking = attack_processes.lacking(kind)
+    if lacking is not None:
+        pytest.skip(f"no {lacking} here")
     assert figures[f"processes_{kind}"] == {"cases": 1, "wrong": 0, "first_wrong": []}
 
 
