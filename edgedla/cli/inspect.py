@@ -26,7 +26,11 @@ FORMATS = ("text", "json")
     "`edgedla check --format json`.",
 )
 @platform_options(tolerant=True)
-@option("--precision", type=click.Choice(PRECISIONS, case_sensitive=False), default="fp16", show_default=True)
+@option(
+    "--precision",
+    type=click.Choice(PRECISIONS, case_sensitive=False),
+    help="Of the prediction.  [default: FILE's own where it states one, else as of `check`]",
+)
 @option("--fail-on-difference", is_flag=True, help="Exit with 1 if the comparison or the two files differ.")
 @option(
     "--fail-on-worse",
@@ -42,7 +46,7 @@ def inspect(
     target: str,
     jetpack: Optional[str],
     trt: Optional[str],
-    precision: str,
+    precision: Optional[str],
     fail_on_difference: bool,
     fail_on_worse: bool,
     output_format: Optional[str],

@@ -104,7 +104,10 @@ class CostModel(Prices):
                 allowed=" ".join(module_and_mode).rstrip(),
                 hint="Measured times hold for one module and power mode.",
             )
-        return replace(self, profile=profile)
+        from edgedla.costs.profile import TRTEXEC_11
+
+        trtexec_11 = profile.source == "trtexec" and self.platform.release.strongly_typed
+        return replace(self, profile=profile, notes=(*self.notes, *([TRTEXEC_11] if trtexec_11 else [])))
 
     def predict(self, layer: Layer, work: Work, device: str, fused: bool) -> Cost:
         """As `Prices.predict`, corrected where the profile holds what one board's measurements say of predictions."""

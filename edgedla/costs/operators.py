@@ -6,7 +6,7 @@ from typing import Dict, List, NamedTuple, Optional, Tuple
 
 from edgedla.costs.work import WORK_CLASS, gate_of
 from edgedla.graph import Layer, LayerGraph
-from edgedla.graph.kinds.quantization import QUANTIZING
+from edgedla.graph.layer_graph import QUANTIZING
 
 
 class Operator(NamedTuple):

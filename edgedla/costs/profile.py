@@ -23,6 +23,11 @@ MAX_FILE_BYTES = 256 * 1024 * 1024
 WRITTEN_BY = (
     "write it with trtexec --exportProfile=FILE, or with `edgedla bench ARTIFACT --onnx MODEL --export-profile FILE`"
 )
+#: What trtexec 11 does by default, and trtexec 10 and `bench` do not.
+TRTEXEC_11 = (
+    "trtexec 11 leaves out copies, spins while it waits and uses CUDA graphs; compare with `trtexec --includeDataTransfers "
+    "--noSpinWait --noCudaGraph`"
+)
 #: Parameters that no time depends on.
 _IGNORED = ("bias_weights", "kernel_weights", "epsilon")
 

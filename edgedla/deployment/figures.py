@@ -46,7 +46,8 @@ def own_placement(
 def gpu_alone(model: Path, request: DeployRequest) -> Dict[str, Any]:
     """Figures of the network on the GPU alone, by precision: what the user has without a DLA."""
     answers = {}
-    for precision in PRECISIONS:
+    # Where tensor types decide, INT8 is another model.
+    for precision in ("fp16",) if platform_for(**request.platform).release.strongly_typed else PRECISIONS:
         cost = predict(
             model, **request.platform, precision=precision, devices=GPU, power_mode=request.power_mode, **request.sizes
         ).streams[0].latency  # fmt: skip

@@ -8,9 +8,10 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 from edgedla.fixes.decoder import decoder_model
 from edgedla.fixes.fold import remove_dead_nodes
 from edgedla.fixes.network.editor import Editor
-from edgedla.fixes.network.network import DEFAULT_DOMAINS, Network
+from edgedla.fixes.network.network import Network
 from edgedla.fixes.site import Cut, Node, Refused, Rewrite, Site
 from edgedla.importers.model_file.changed_outputs import ChangedOutput
+from edgedla.importers.model_file.operator_schema import DEFAULT_DOMAINS
 
 #: A rewrite may create the pattern of an earlier one, so each round starts again from the first rewrite.
 MOST_ROUNDS = 6

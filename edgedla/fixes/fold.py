@@ -15,11 +15,12 @@ import numpy as np
 from edgedla.errors import EnvironmentMissing, UsageError
 from edgedla.fixes.network.library import onnx_ir
 from edgedla.fixes.network.model_file import outline
-from edgedla.fixes.network.network import DEFAULT_DOMAINS, Goal, Network, data_of, has_data
+from edgedla.fixes.network.network import Goal, Network, data_of, has_data
 from edgedla.fixes.network.plugins import is_plugin
 from edgedla.fixes.network.subgraphs import subgraphs
 from edgedla.graph.named import no_such_input
 from edgedla.graph.open_sizes import TRTEXEC_BATCH, require_given
+from edgedla.importers.model_file.operator_schema import DEFAULT_DOMAINS
 from edgedla.importers.model_file.shape_inference import SIZED_BY_VALUE, inferred_by_values
 from edgedla.quantization.session import open_session
 

@@ -9,8 +9,8 @@ from typing import Any, List
 from edgedla.errors import ModelError
 from edgedla.fixes.network.library import onnx_ir
 from edgedla.fixes.network.model_file import outline
-from edgedla.fixes.network.network import DEFAULT_DOMAINS
 from edgedla.importers.model_file.converted_bounds import type_bounds
+from edgedla.importers.model_file.operator_schema import DEFAULT_DOMAINS, operator_schema
 
 #: The body of a newer operator may have a newer one again: Gelu's has CastLike.
 MOST_EXPANSIONS = 4
@@ -75,27 +75,15 @@ def _require_sizes(proto: Any) -> None:
 
 def _newer_functions(proto: Any, version: int) -> List[str]:
     """Operators that this set does not have yet and that ONNX writes in others, such as Gelu before 20; each once."""
-    from onnx import defs
-
     present = max(o.version for o in proto.opset_import if o.domain in DEFAULT_DOMAINS)
     newer = []
     for operator in dict.fromkeys(n.op_type for n in proto.graph.node if n.domain in DEFAULT_DOMAINS):
-        if not _exists(operator, present) or (_exists(operator, version) and operator != GLUE):
+        schema = operator_schema(operator, present)
+        if schema is None or (operator_schema(operator, version) is not None and operator != GLUE):
             continue
-        schema: Any = defs.get_schema(operator, present)
         if schema.has_function or schema.has_context_dependent_function:
             newer.append(operator)
     return newer
-
-
-def _exists(operator: str, version: int) -> bool:
-    from onnx import defs
-
-    try:
-        defs.get_schema(operator, version)
-    except defs.SchemaError:
-        return False
-    return True
 
 
 def _expanded(proto: Any, version: int) -> Any:

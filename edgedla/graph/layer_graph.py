@@ -17,8 +17,8 @@ CONDITION_BORDERS = frozenset({"CONDITION", "CONDITIONAL_INPUT", "CONDITIONAL_OU
 #: Up to this many layers a graph caches derived results, some 2 kB per layer. Above, memory matters more than time.
 MOST_CACHED = 10_000
 T = TypeVar("T")
-
-
+#: Layer types of Q/DQ nodes, which state scales.
+QUANTIZING = ("QUANTIZE", "DEQUANTIZE")
 #: Key of a model's metadata: what the model that it was made from takes on the GPU alone.
 GPU_ALONE = "edgedla.gpu-alone"
 
@@ -150,6 +150,25 @@ class LayerGraph:
                     read.add(i)
                     pending.append(i)
         return frozenset(range(len(self.layers))) - read
+
+    @cached_property
+    def qdq_roles(self) -> Mapping[int, str]:
+        """How each layer stands to Q/DQ; empty for a network without.
+
+        "quantizes": Q/DQ itself. "between": all that it reads and feeds is Q/DQ or another such layer, so that the scales may decide
+        its type. "beside": the others, which reach an input or output of the network.
+        """
+        pairs = {x.index for x in self.layers if x.type in QUANTIZING}
+        ends = self.input_names | self.output_names
+        beside = {x.index for x in self.layers if pairs and not ends.isdisjoint((*x.inputs, *x.outputs))} - pairs
+        pending = list(beside)
+        while pending:
+            index = pending.pop()
+            near = {*self.predecessors(index), *self.successors(index)} - pairs - beside
+            beside |= near
+            pending += near
+        roles = {x.index: "between" for x in self.layers if pairs}
+        return {**roles, **dict.fromkeys(beside, "beside"), **dict.fromkeys(pairs, "quantizes")}
 
     def once(self, name: str, work_out: Callable[[LayerGraph], T]) -> T:
         """A result that depends only on the graph, computed once. A graph above MOST_CACHED layers caches nothing.

@@ -15,6 +15,7 @@ from edgedla.graph.tensor import dims_text
 from edgedla.importers.context import Context
 from edgedla.importers.model_file.described_shapes import described_tensors
 from edgedla.importers.model_file.onnx_file import OnnxFile, read
+from edgedla.importers.model_file.operator_schema import DEFAULT_DOMAINS
 from edgedla.importers.model_file.port_names import free_name
 from edgedla.importers.model_file.tensor_data import TensorReader
 from edgedla.importers.network.core import NetTensor, TooLarge
@@ -24,7 +25,7 @@ from edgedla.importers.ports import Batch, contradicted_outputs, import_inputs, 
 from edgedla.importers.refuse import CannotTell, Refused
 from edgedla.importers.shared_parameters import shared_parameters
 from edgedla.importers.source_location import source_of
-from edgedla.importers.walk import DEFAULT_DOMAINS, Walk
+from edgedla.importers.walk import Walk
 from edgedla.processes.malloc import paused_garbage_collection
 from edgedla.vocabulary import HANDED_ON
 

@@ -22,10 +22,6 @@ from edgedla.importers.values import Weights
 MAX_FUNCTION_NODES = 100_000
 
 
-#: The default domain of ONNX, under both of its names.
-DEFAULT_DOMAINS = ("", "ai.onnx")
-
-
 class Walk:
     """One import: holds the context, the model's name for messages, and what the reader gave."""
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 from edgedla.builder.artifact.artifact import Artifact
 from edgedla.errors import DocumentError, UsageError
@@ -14,7 +14,6 @@ from edgedla.inspection.comparison import (
     compare,
     predicted_of_check,
     predicted_of_mapping,
-    predicted_of_report,
 )
 from edgedla.inspection.file_kind import detect
 from edgedla.records.build_log import BuildLog
@@ -50,17 +49,12 @@ def _real_of_artifact(artifact: Artifact, names: Sequence[str]) -> Optional[Real
     return None
 
 
-@dataclass(frozen=True)
-class _Prediction:
+class _Prediction(NamedTuple):
     layers: Tuple[Predicted, ...]
     loadables: Tuple[str, ...]
     platform: Mapping[str, Any]
     precision: str
-    notes: Tuple[str, ...] = ()
-
-    def compared(self, real: Real) -> Comparison:
-        comparison = compare(self.layers, real, self.loadables, platform=self.platform, precision=self.precision)
-        return replace(comparison, notes=(*self.notes, *comparison.notes))
+    notes: Sequence[str] = ()
 
 
 def compare_against(
@@ -69,7 +63,7 @@ def compare_against(
     target: str,
     jetpack: Optional[str],
     trt: Optional[str],
-    precision: str,
+    precision: Optional[str],
 ) -> Comparison:
     """A log, an engine's layers or an artifact against a model's prediction or a check document.
 
@@ -78,14 +72,15 @@ def compare_against(
     """
     predicted = _predicted(real, against, target, jetpack, trt, precision)
     names = [p.name for p in predicted.layers]
-    if isinstance(real, BuildLog):
-        return predicted.compared(real_of_log(real, names))
-    if isinstance(real, EngineInfo):
-        return predicted.compared(real_of_engine(real, names))
-    placed = _real_of_artifact(real, names)
-    if placed is None:
-        raise DocumentError("the artifact does not say where its layers really run", where=str(real.folder))
-    return predicted.compared(placed)
+    if isinstance(real, Artifact):
+        placed = _real_of_artifact(real, names)
+        if placed is None:
+            raise DocumentError("the artifact does not say where its layers really run", where=str(real.folder))
+    else:
+        placed = real_of_log(real, names) if isinstance(real, BuildLog) else real_of_engine(real, names)
+    layers, loadables, platform, precision, notes = predicted
+    comparison = compare(layers, placed, loadables, platform=platform, precision=precision)
+    return replace(comparison, notes=(*notes, *comparison.notes))
 
 
 def _predicted(
@@ -94,32 +89,34 @@ def _predicted(
     target: str,
     jetpack: Optional[str],
     trt: Optional[str],
-    precision: str,
+    precision: Optional[str],
 ) -> _Prediction:
     file = detect(against)
-    if file.kind == "check":
+    notes: List[str] = []
+    if file.kind == "onnx":
+        from edgedla.placement.check_cost import check
+
+        if isinstance(real, BuildLog) and real.version and not (trt or jetpack):
+            trt = _release_of(real, target, notes)
+        types = [t.dtype for x in real.layers for t in (*x.inputs, *x.outputs)] if isinstance(real, EngineInfo) else []
+        own = " ".join(types) if isinstance(real, EngineInfo) else real.precision
+        if own.strip() and precision is None:
+            precision = "int8" if "INT8" in own.upper() else "fp16"
+        report = check(str(against), target=target, jetpack=jetpack, trt=trt, precision=precision)
+        if isinstance(real, BuildLog):
+            notes += _mismatches(real, report.platform, report.precision)
+        document: Any = report.to_dict()
+    elif file.kind == "check":
         document = file.document
-        regions = document.get("regions", ())
-        kept_regions = tuple(
-            str(r["name"]) for r in regions if isinstance(r, Mapping) and r.get("kept") and "name" in r
-        )
-        platform = document.get("platform")
-        of_platform = platform if isinstance(platform, Mapping) else {}
-        return _Prediction(predicted_of_check(document), kept_regions, of_platform, str(document.get("precision", "")))
-    if file.kind != "onnx":
+    else:
         raise UsageError(
             f"a {file.kind} is not a prediction", where="--against", allowed="an ONNX model, a check document"
         )
-    from edgedla.placement.check_cost import check
-
-    notes: List[str] = []
-    if isinstance(real, BuildLog) and real.version and not (trt or jetpack):
-        trt = _release_of(real, target, notes)
-    report = check(str(against), target=target, jetpack=jetpack, trt=trt, precision=precision)
-    if isinstance(real, BuildLog):
-        notes += _mismatches(real, report.platform, precision)
-    kept_regions = tuple(r.name for r in report.regions if r.kept)
-    return _Prediction(predicted_of_report(report), kept_regions, report.platform.to_dict(), precision, tuple(notes))
+    regions = document.get("regions", ())
+    kept = tuple(str(r["name"]) for r in regions if isinstance(r, Mapping) and r.get("kept") and "name" in r)
+    platform = document.get("platform")
+    of_platform = platform if isinstance(platform, Mapping) else {}
+    return _Prediction(predicted_of_check(document), kept, of_platform, str(document.get("precision", "")), notes)
 
 
 def _release_of(log: BuildLog, target: str, notes: List[str]) -> Optional[str]:

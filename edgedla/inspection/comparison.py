@@ -7,7 +7,6 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from edgedla.errors import DocumentError
 from edgedla.records.real_placement import DLA, GPU, Real
-from edgedla.regions.report import CheckReport
 
 
 @dataclass(frozen=True)
@@ -130,13 +129,6 @@ def predicted_of_check(document: Mapping[str, Any]) -> Tuple[Predicted, ...]:
         )  # fmt: skip
     except (KeyError, TypeError) as e:
         raise DocumentError(f"not a check document: {e!r}") from e
-
-
-def predicted_of_report(report: CheckReport) -> Tuple[Predicted, ...]:
-    return tuple(
-        Predicted(layer.name, layer.type, str(layer.placed), str(layer.support), layer.reason)
-        for layer in report.layers
-    )
 
 
 def predicted_of_mapping(devices: Mapping[str, str]) -> Tuple[Predicted, ...]:

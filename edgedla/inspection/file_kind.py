@@ -66,7 +66,7 @@ def detect(path: Path) -> DetectedFile:
     if _CACHE.match(plain):
         return DetectedFile("calibration-cache")
     if _DRIFT.match(plain):
-        return DetectedFile("drift", _drift(path))
+        return DetectedFile("drift", read_yaml(path, wrong="not a drift file", most_bytes=MAX_DRIFT_BYTES))
     if plain[:1] in (b"{", b"["):
         document = _json(path)
         if document is not None:
@@ -128,10 +128,6 @@ def _json(path: Path) -> Any:
         raise DocumentError("JSON nested too deeply", where=str(path)) from e
     except ValueError:
         return None
-
-
-def _drift(path: Path) -> Any:
-    return read_yaml(path, wrong="not a drift file", most_bytes=MAX_DRIFT_BYTES)
 
 
 def _kind_of_json(document: Any, path: Path) -> str:

@@ -10,6 +10,7 @@ from edgedla.arguments import typed
 from edgedla.builder.artifact.artifact import Artifact
 from edgedla.builder.artifact.load import load_artifact
 from edgedla.builder.tensorrt.bindings import installed_version, why_no_builder
+from edgedla.costs.profile import TRTEXEC_11
 from edgedla.errors import DocumentError, UsageError
 from edgedla.graph.document import from_document
 from edgedla.importers import load_onnx
@@ -123,7 +124,7 @@ def inspect(
     target: str = "agx-orin-64gb",
     jetpack: Optional[str] = None,
     trt: Optional[str] = None,
-    precision: str = "fp16",
+    precision: Optional[str] = None,
 ) -> Inspection:
     """Reads the content of a file: ONNX, DLA loadable, engine inspector JSON, build log, artifact, engine, INT8 calibration
     cache, bundle, edgedla document.
@@ -131,7 +132,7 @@ def inspect(
     Args:
         against: an ONNX model or a check document to compare a log, an engine's layers or an artifact with.
         target, jetpack, trt, precision: the platform to lower a model for, or to predict for if `against` is a model. Without jetpack
-            and trt, the version in the log.
+            and trt, the version in the log; without precision that of the log or artifact, else as `check` picks it.
 
     Raises:
         DocumentError: unreadable, damaged, or of no known kind.
@@ -185,6 +186,8 @@ def inspect(
         content = {"document": detected.document}
         if detected.kind == "bundle" and is_bundle(path):
             notes.append(BUNDLE_NOTE)
+        if detected.kind == "profile":
+            notes.append(f"the file does not state its release: {TRTEXEC_11}")
     if against is not None:
         if real is None:
             raise UsageError(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Iterator, List, NamedTuple, Optional, Tuple, c
 from edgedla.graph.open_sizes import OF_THE_DATA
 from edgedla.regions.report import CheckReport
 from edgedla.regions.values import Cause
+from edgedla.reports.layer_groups import unknowns
 from edgedla.reports.page.numbers import megabytes, milliseconds, significant
 from edgedla.reports.page.verdict import Verdict
 from edgedla.reports.text import clean
@@ -53,6 +54,8 @@ def verdict(report: CheckReport) -> Verdict:
         text = f"One frame takes {milliseconds(gpu.cost.latency_us)} on the GPU." if gpu else ""
         return Verdict("plain", "No DLA to weigh", text or "The GPU runs the whole model.")
     said = headline_of(report)
+    if not report.totals.layers_dla and unknowns(report):
+        return Verdict("plain", "Not known", "No layer is known to run on the DLA: a board decides.")
     if said is None:
         if not report.totals.layers_dla:
             return Verdict("plain", "Nothing to gain", "No layer runs on the DLA.")

@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import json
 import sys
+from contextlib import suppress
 from pathlib import Path
+from types import ModuleType
 from typing import Callable, Iterator
 
 import pytest
@@ -130,6 +132,29 @@ def test_tensorrt_itself_settles_what_the_table_does_not_know(
     text = " ".join(capsys.readouterr().out.split())
     assert words in text
     assert "UNKNOWN WHETHER" not in text
+
+
+def test_doctor_advises_no_older_release_where_the_table_is_older_than_tensorrt(
+    board: Callable[..., None], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    board(JP722, "11.5.0")
+    (tmp_path / "stub/tensorrt.py").write_text("__version__ = '11.5.0'")
+    with suppress(SystemExit):
+        exit_code_of(["doctor", "--format", "json"])
+    checks = {c["name"]: c for c in json.loads(capsys.readouterr().out)["checks"]}
+    found = checks["DLA in this release"]
+    assert (found["state"], found["remedy"]) == ("warn", "TensorRT counts the cores once it makes a builder")
+
+
+def test_bindings_that_are_not_whole_are_an_error_of_the_machine(
+    board: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    board(JP722, "11.4.1")
+    broken = ModuleType("tensorrt")
+    monkeypatch.setattr(broken, "__version__", "11.4.1", raising=False)
+    monkeypatch.setitem(sys.modules, "tensorrt", broken)
+    assert exit_code_of(["build", SHAPES, "--backend", "tensorrt", "-o", str(tmp_path / "out")]) == 4
+    assert "TensorRT's Python bindings cannot be imported" in capsys.readouterr().err
 
 
 def test_deploy_compares_the_request_with_the_board_before_the_work(

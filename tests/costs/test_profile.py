@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -302,6 +303,15 @@ def test_trtexec_and_edgedla_profiles_both_give_measured_costs(tmp_path) -> None
         assert costs[index_of(graph)["conv2"], device].latency_us == expected
     with pytest.raises(DocumentError, match="no layer of the profile"):
         with_measurements(model, trtexec, [other.graph()])
+
+
+@pytest.mark.parametrize(
+    ("trt", "source", "said"), [("11.4.1", "trtexec", 1), ("11.4.1", "edgedla bench", 0), ("10.3", "trtexec", 0)]
+)
+def test_times_of_trtexec_11_come_with_what_it_leaves_out(trt: str, source: str, said: int) -> None:
+    model = CostModel.load(platform_for("agx-orin-64gb", trt=trt), "fp16")
+    notes = model.with_profile(replace(profile_of(residual_block()), source=source)).notes
+    assert sum("--noSpinWait" in note for note in notes) == said
 
 
 def test_the_document_keeps_to_its_published_schema() -> None:

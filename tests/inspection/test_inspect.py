@@ -205,7 +205,7 @@ def test_tampered_artifacts_are_refused(tmp_path):
 def check_document(path: Path, model: Path) -> Path:
     import edgedla
 
-    report = edgedla.check(str(model), target="agx-orin-64gb", trt="10.3", precision="fp16")
+    report = edgedla.check(str(model), target="agx-orin-64gb", trt="10.3", precision="int8")
     path.write_text(json.dumps(report.to_dict()))
     return path
 
@@ -307,6 +307,7 @@ def test_check_documents_and_profiles_are_shown(tmp_path):
     profile = tmp_path / "profile.json"
     profile.write_text(json.dumps([{"count": 3}, {"name": "conv1", "averageMs": 0.5}]))
     assert facts(inspect(profile), "Average time in ms") == {"conv1": "0.5"}
+    assert any("trtexec 11 leaves out copies" in note for note in inspect(profile).notes)
 
 
 def test_comparison_with_a_model_equals_that_with_its_check_document(tmp_path):
@@ -337,7 +338,7 @@ def test_the_release_of_a_log_decides_the_compared_prediction(tmp_path):
         ("[I] TensorRT version: 8.6.3\n", ["8.6.3 is not on record: the rules of 8.6.2 answer in the prediction"]),
         ("[I] TensorRT version: 9.9.9\n", ["9.9.9 of the log is not in the table of releases; predicted for the mod"]),
         ("[I] Selected Device: Xavier\n", ["the log is of Xavier, the prediction of agx-orin-64gb"]),
-        ("[I] Precision: FP32+FP16+INT8\n", ["precision FP32+FP16+INT8, the prediction fp16"]),
+        ("[I] Precision: FP32+FP16+INT8\n", []),
         ("[I] Selected Device: Orin\n[I] Precision: FP32+FP16\n[I] TensorRT version: 10.3.0\n", []),
     ],
 )
@@ -348,6 +349,23 @@ def test_a_log_of_another_release_chip_or_precision_is_noted(tmp_path, lines, no
     messages = [n for n in inspection.notes if "prediction" in n or "predicted" in n]
     assert len(messages) == len(notes), messages
     assert all(expected in text for expected, text in zip(notes, messages))
+
+
+def test_the_prediction_is_of_the_precision_that_the_file_states_else_of_that_which_check_picks(tmp_path):
+    model, log, layers = two_convolutions(tmp_path / "net.onnx"), tmp_path / "build.log", tmp_path / "layers.json"
+    line = "[V] [TRT] [DlaLayer] {ForeignNode[conv1...conv2]}\n"
+    for said, given, expected in (
+        ("", None, "int8"),
+        ("[I] Precision: FP32+FP16\n", None, "fp16"),
+        ("[I] Precision: FP32+FP16+INT8\n", None, "int8"),
+        ("[I] Precision: FP32+FP16+INT8\n", "fp16", "fp16"),
+    ):
+        log.write_text(said + line)
+        seen = inspect(log, against=model, precision=given)
+        assert seen.comparison.precision == expected
+        assert any("--precision says which" in note for note in seen.notes) == bool(given)
+    layers.write_text(json.dumps(ENGINE).replace("Int8", "Half"))
+    assert inspect(layers, against=model).comparison.precision == "fp16"
 
 
 def test_comparing_files_without_a_placement_or_prediction_is_refused(tmp_path):

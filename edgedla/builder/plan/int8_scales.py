@@ -11,7 +11,7 @@ from edgedla.builder.host.limits import require_measurable
 from edgedla.builder.plan.plan import Calibration
 from edgedla.errors import DataError, EdgedlaError
 from edgedla.graph import LayerGraph
-from edgedla.graph.kinds.quantization import QUANTIZING
+from edgedla.graph.layer_graph import QUANTIZING
 from edgedla.identity import identity, libraries
 from edgedla.io.files import write_atomic
 from edgedla.quantization.calibration_cache import INT8_MAX, read_cache

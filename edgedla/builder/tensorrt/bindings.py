@@ -25,17 +25,17 @@ _FAILURE = re.compile(r"fail|error|unable|cannot|insufficient", re.IGNORECASE)
 def installed_version() -> Optional[str]:
     """Version of the TensorRT bindings that can be imported here; None where there are none or they do not load."""
     try:
-        trt = importlib.import_module("tensorrt")
-    except (ImportError, OSError):
+        return str(importlib.import_module("tensorrt").__version__)
+    except (AttributeError, ImportError, OSError):
+        # A folder named tensorrt imports too.
         return None
-    return str(trt.__version__)
 
 
 def why_missing() -> str:
     """What Python says when it imports the bindings; "" where it can."""
     try:
-        importlib.import_module("tensorrt")
-    except (ImportError, OSError) as e:
+        str(importlib.import_module("tensorrt").__version__)
+    except (AttributeError, ImportError, OSError) as e:
         return str(e)
     return ""
 
@@ -87,12 +87,13 @@ def checked_module(plan: BuildPlan) -> Any:
     """
     try:
         trt = importlib.import_module("tensorrt")
-    except (ImportError, OSError) as e:
+        require_release(str(trt.__version__), plan.trt)
+        process_logger(trt)
+    except (AttributeError, ImportError, OSError) as e:
         raise EnvironmentMissing(
             f"TensorRT's Python bindings cannot be imported: {e}",
             hint=f"on a Jetson {bindings_remedy()}; on a laptop use --backend host or trtexec",
         ) from e
-    require_release(str(trt.__version__), plan.trt)
     return trt
 
 

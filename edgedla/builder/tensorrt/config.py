@@ -11,7 +11,7 @@ from typing import Any, List, Mapping
 from edgedla.builder.plan.plan import BuildPlan
 from edgedla.builder.tensorrt.drift import Drift
 from edgedla.errors import BuildError
-from edgedla.graph.kinds.quantization import QUANTIZING
+from edgedla.graph.layer_graph import QUANTIZING
 from edgedla.quantization.calibration_cache import write_cache
 from edgedla.vocabulary import GPU
 

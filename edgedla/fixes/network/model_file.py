@@ -10,7 +10,6 @@ from typing import Any, Iterable, Iterator, List, Mapping, Optional, Sequence, T
 from edgedla.errors import ModelError
 from edgedla.fixes.network.library import onnx_ir
 from edgedla.fixes.network.network import (
-    DEFAULT_DOMAINS,
     MISSING_DATA,
     MOST_READ_ELEMENTS,
     data_of,
@@ -21,6 +20,7 @@ from edgedla.fixes.network.plugins import is_plugin
 from edgedla.fixes.network.sound import require_sound_nodes
 from edgedla.graph.open_sizes import no_shape_text
 from edgedla.importers.model_file.onnx_file import read
+from edgedla.importers.model_file.operator_schema import DEFAULT_DOMAINS
 from edgedla.importers.model_file.tensor_data import inside, outside
 
 #: Fields of TensorProto that hold elements.

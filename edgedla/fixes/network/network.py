@@ -11,13 +11,13 @@ from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
 import numpy as np
 
 from edgedla.fixes.site import Node, Refused
+from edgedla.importers.model_file.operator_schema import DEFAULT_DOMAINS
 
 #: Constants of up to this many elements are read while matching. Larger ones are weights: reading them would load the model,
 #: and a file without weights could not be matched.
 MOST_READ_ELEMENTS = 1024
 #: Location of missing weights, and of weights that are computed from them.
 MISSING_DATA = "weights-not-in-the-file.bin"
-DEFAULT_DOMAINS = ("", "ai.onnx")
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Set, Tuple
 
-from edgedla.fixes.network.network import DEFAULT_DOMAINS
 from edgedla.fixes.network.subgraphs import subgraphs
+from edgedla.importers.model_file.operator_schema import DEFAULT_DOMAINS
 from edgedla.importers.model_file.plugins import RUN_DOMAINS, is_of_onnx
 
 

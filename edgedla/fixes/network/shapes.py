@@ -6,6 +6,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from edgedla.fixes.network.library import onnx_ir
 from edgedla.fixes.network.network import Network
+from edgedla.importers.model_file.operator_schema import operator_schema
 
 #: Operators whose output has the type and dims of their first input.
 SAME_AS_INPUT = frozenset(
@@ -19,10 +20,10 @@ def output_types(network: Network, node: Any) -> List[OutputType]:
     first = node.inputs[0]
     if node.op_type in SAME_AS_INPUT:
         return [(first.dtype, network.shape(first))] * len(node.outputs)
-    from onnx import shape_inference
+    from onnx import helper, numpy_helper, shape_inference
 
     ir = onnx_ir()
-    schema = _schema(node.op_type, network.opset)
+    schema = operator_schema(node.op_type, network.opset)
     types: Dict[str, Any] = {}
     data: Dict[str, Any] = {}
     for value in node.inputs:
@@ -32,34 +33,15 @@ def output_types(network: Network, node: Any) -> List[OutputType]:
         if network.is_constant(value) and value.dtype.numpy().kind in "iu" or node.op_type == "Resize":
             constant = network.constant(value)
             if constant is not None:
-                data[value.name] = _tensor_proto(constant)
+                data[value.name] = numpy_helper.from_array(constant)
     proto = ir.serde.serialize_node(node)
     try:
-        types = shape_inference.infer_node_outputs(
-            schema, proto, types, data, opset_imports=[_opset(network.opset)], ir_version=10
-        )
+        opset = helper.make_opsetid("", network.opset)
+        types = shape_inference.infer_node_outputs(schema, proto, types, data, opset_imports=[opset], ir_version=10)
     except Exception:
         # onnx raises its own classes and RuntimeError; with an unknown shape later rewrites just refuse.
         types = {}
     return [_of_proto(ir, types.get(value.name)) for value in node.outputs]
-
-
-def _schema(operator: str, opset: int) -> Any:
-    from onnx import defs
-
-    return defs.get_schema(operator, opset)
-
-
-def _opset(version: int) -> Any:
-    from onnx import helper
-
-    return helper.make_opsetid("", version)
-
-
-def _tensor_proto(elements: Any) -> Any:
-    from onnx import numpy_helper
-
-    return numpy_helper.from_array(elements)
 
 
 def _of_proto(ir: Any, proto: Any) -> OutputType:

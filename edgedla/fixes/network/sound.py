@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import Any, Iterable, Mapping, Optional, Sequence
 
 from edgedla.errors import ModelError
-from edgedla.fixes.network.network import DEFAULT_DOMAINS
+from edgedla.importers.model_file.operator_schema import DEFAULT_DOMAINS, operator_schema
 
 #: Operators with a window of `kernel_shape`.
 _WINDOWS = frozenset(
@@ -47,13 +47,8 @@ def require_sound_nodes(nodes: Iterable[Any], opset: int) -> None:
 @lru_cache(maxsize=None)
 def _kinds(operator: str, opset: int) -> Mapping[str, int]:
     """Attribute -> its onnx.AttributeProto type; {} for an operator that onnx does not know."""
-    import onnx
-
-    try:
-        schema: Any = onnx.defs.get_schema(operator, opset, "")
-    except onnx.defs.SchemaError:
-        return {}
-    return {name: int(attribute.type.value) for name, attribute in schema.attributes.items()}
+    schema = operator_schema(operator, opset)
+    return {} if schema is None else {name: int(kind.type.value) for name, kind in schema.attributes.items()}
 
 
 def _is_text(data: bytes) -> bool:

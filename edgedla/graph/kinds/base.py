@@ -26,6 +26,7 @@ class Kind:
         activation_inputs, constant_inputs: how many inputs are run-time values and how many are build-time constants.
         in_body: whether it is inside a loop or a condition.
         inputs_open: whether a network input leaves a size open; if not, an open size of this layer depends on the data.
+        qdq: how it stands to Q/DQ, see `LayerGraph.qdq_roles`; "" in a network without.
     """
 
     TYPE: ClassVar[str] = ""
@@ -39,6 +40,7 @@ class Kind:
     type: str = ""
     in_body: bool = False
     inputs_open: bool = True
+    qdq: str = ""
 
     @classmethod
     def common(cls, layer: Layer, graph: LayerGraph) -> Dict[str, Any]:
@@ -58,6 +60,7 @@ class Kind:
             "type": layer.type,
             "in_body": layer.index in graph.bodies,
             "inputs_open": any(tensors[name].is_dynamic for name in graph.inputs),
+            "qdq": graph.qdq_roles.get(layer.index, ""),
         }
 
     @classmethod
@@ -120,6 +123,11 @@ class Kind:
     @property
     def dtypes(self) -> Tuple[str, ...]:
         return self.in_dtype, self.out_dtype
+
+    @property
+    def own_dtypes(self) -> Tuple[str, ...]:
+        """`dtypes`, unless Q/DQ decide what it computes in."""
+        return self.dtypes if self.qdq in ("", "beside") else ()
 
     @property
     def in_volume(self) -> int:

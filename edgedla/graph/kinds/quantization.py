@@ -9,9 +9,6 @@ from edgedla.graph.kinds.base import Kind
 from edgedla.graph.layer import Layer
 from edgedla.graph.layer_graph import LayerGraph
 
-#: Layer types of Q/DQ nodes, which state scales.
-QUANTIZING = ("QUANTIZE", "DEQUANTIZE")
-
 
 @dataclass(frozen=True)
 class Quantization(Kind):

@@ -20,13 +20,11 @@ from edgedla.importers.model_file.float16_tensors import (
     lost,
     to_float16,
 )
+from edgedla.importers.model_file.operator_schema import DEFAULT_DOMAINS, SIZES, operator_schema
 from edgedla.importers.model_file.shape_inference import with_inferred_shapes
 from edgedla.importers.model_file.value_names import read_names, rename
 
-_DEFAULT_DOMAINS = ("", "ai.onnx")
 _QDQ = frozenset(("QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"))
-#: Values computed from sizes are no data.
-_SIZES = frozenset(("Shape", "Size"))
 #: Inputs that stay FLOAT though ONNX allows FLOAT16: (operator, index). A region of interest has the precision of the sizes.
 _STAYS = frozenset((("Resize", 1), ("Resize", 2), ("Upsample", 1)))
 
@@ -114,7 +112,7 @@ class _Conversion:
         self, model: Any, keep: Mapping[str, str], own_ends: bool, elements: Optional[Callable[[Any], Any]]
     ) -> None:
         self.source, self.own_ends, self.elements = model, own_ends, elements or to_float16
-        self.opset = next((e.version for e in model.opset_import if e.domain in _DEFAULT_DOMAINS), 1)
+        self.opset = next((e.version for e in model.opset_import if e.domain in DEFAULT_DOMAINS), 1)
         inferred = with_inferred_shapes(model).graph
         values = (*inferred.input, *inferred.value_info, *inferred.output)
         self.types: Dict[str, int] = {v.name: v.type.tensor_type.elem_type for v in values}
@@ -139,7 +137,7 @@ class _Conversion:
             if self._is_float(node.output[0]):
                 self.constants[node.output[0]] = node
             return
-        if node.op_type in _SIZES or not self.live.intersection(read_names(node)):
+        if node.op_type in SIZES or not self.live.intersection(read_names(node)):
             self.float_nodes.add(index)
             return
         self.live.update(o for o in node.output if o)
@@ -158,7 +156,7 @@ class _Conversion:
 
     def _formal(self, node: Any, index: int, is_input: bool) -> Tuple[str, AbstractSet[str]]:
         """(type of a formal input or output, the types that ONNX allows for it)."""
-        schema = _schema(node.op_type, self.opset)
+        schema = operator_schema(node.op_type, self.opset)
         formals = schema.inputs if is_input else schema.outputs
         formal = formals[min(index, len(formals) - 1)]
         allowed = {c.type_param_str: frozenset(c.allowed_type_strs) for c in schema.type_constraints}
@@ -166,7 +164,7 @@ class _Conversion:
 
     def _forbidden(self, node: Any) -> str:
         """Why a node cannot compute in FLOAT16; "" where it can."""
-        if node.domain not in _DEFAULT_DOMAINS or _schema(node.op_type, self.opset) is None:
+        if node.domain not in DEFAULT_DOMAINS or operator_schema(node.op_type, self.opset) is None:
             return "its types are its own"
         if any(a.HasField("g") or a.graphs for a in node.attribute):
             return "it has subgraphs"
@@ -248,7 +246,7 @@ class _Conversion:
         new = onnx.NodeProto()
         new.CopyFrom(node)
         new.name = name_of(node)
-        if node.op_type in _SIZES:
+        if node.op_type in SIZES:
             # The sizes are the same in both forms.
             new.input[0] = self._form(node.input[0], node.input[0] in self.half)
             self.made.append(new)
@@ -333,12 +331,3 @@ class _Conversion:
 
 def _allows(formal: Tuple[str, AbstractSet[str]]) -> bool:
     return "tensor(float16)" in formal[1]
-
-
-def _schema(operator: str, opset: int) -> Any:
-    from onnx import defs
-
-    try:
-        return defs.get_schema(operator, opset)
-    except defs.SchemaError:
-        return None

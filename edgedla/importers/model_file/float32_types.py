@@ -10,6 +10,7 @@ from typing import Any, Dict, List, Optional, Tuple
 
 import numpy as np
 
+from edgedla.importers.model_file.operator_schema import DEFAULT_DOMAINS, SIZES
 from edgedla.importers.model_file.tensor_types import FLOAT, tensor_types
 from edgedla.importers.model_file.value_names import last_name, read_names, rename
 
@@ -19,9 +20,6 @@ TURNED: Dict[int, str] = {10: "FLOAT16", 16: "BFLOAT16", 11: "DOUBLE"}
 TYPE_ATTRIBUTES = frozenset("to dtype output_datatype output_dtype stash_type precision softmax_precision".split())
 #: Operators without arithmetic: they change types or make constants, so their type is not one the network computes in.
 _NO_ARITHMETIC = frozenset("Cast CastLike Constant ConstantOfShape Identity".split())
-#: Values computed from sizes are not activations; exporters compute them in DOUBLE.
-_SIZES = frozenset(("Shape", "Size"))
-_DEFAULT_DOMAINS = ("", "ai.onnx")
 _LARGEST = float(np.finfo(np.float32).max)
 
 
@@ -60,7 +58,7 @@ def own_types(model: Any) -> Optional[OwnTypes]:
     counts: Dict[str, int] = {}
     first, nodes, of = "", 0, 0
     for node in model.graph.node:
-        if node.op_type in _SIZES or not live.intersection(read_names(node)):
+        if node.op_type in SIZES or not live.intersection(read_names(node)):
             continue
         live.update(node.output)
         if node.op_type in _NO_ARITHMETIC:
@@ -161,7 +159,7 @@ def _type(kind: Any) -> None:
 
 def _node(node: Any) -> None:
     for entry in node.attribute:
-        if entry.name in TYPE_ATTRIBUTES and node.domain in _DEFAULT_DOMAINS and entry.i in TURNED:
+        if entry.name in TYPE_ATTRIBUTES and node.domain in DEFAULT_DOMAINS and entry.i in TURNED:
             entry.i = FLOAT
         for tensor in (entry.t, *entry.tensors, entry.sparse_tensor.values, *(s.values for s in entry.sparse_tensors)):
             if tensor.data_type in TURNED:
@@ -182,7 +180,7 @@ def drop_casts(model: Any) -> int:
     renamed: Dict[str, str] = {}
     dropped: List[Any] = []
     for node in graph.node:
-        if node.op_type != "Cast" or node.domain not in _DEFAULT_DOMAINS or of_type.get(node.input[0]) != FLOAT:
+        if node.op_type != "Cast" or node.domain not in DEFAULT_DOMAINS or of_type.get(node.input[0]) != FLOAT:
             continue
         if next((a.i for a in node.attribute if a.name == "to"), 0) != FLOAT:
             continue

@@ -6,9 +6,9 @@ from functools import lru_cache
 from typing import Any, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 from edgedla.errors import ModelError
+from edgedla.importers.model_file.operator_schema import DEFAULT_DOMAINS
 from edgedla.importers.model_file.value_names import graphs_in
 
-DEFAULT_DOMAINS = ("", "ai.onnx")
 #: Other domains whose operators ONNX Runtime has.
 RUN_DOMAINS = frozenset({"com.microsoft", "ai.onnx.ml"})
 

@@ -13,7 +13,7 @@ def of_document(document: Any, kind: str) -> Tuple[Fact, ...]:
         rows = [r for r in document if isinstance(r, Mapping)]
         count = next((r["count"] for r in rows if isinstance(r.get("count"), (int, float)) and r["count"] > 0), None)
         averages = []
-        for r in _unique_rows([r for r in rows if "averageMs" in r or "timeMs" in r]):
+        for r in {str(r.get("name", "")): r for r in rows if "averageMs" in r or "timeMs" in r}.values():
             average = r.get("averageMs")
             if average is None and count and isinstance(r["timeMs"], (int, float)):
                 # TensorRT 7 writes only the total.
@@ -44,7 +44,3 @@ def _placed(entries: Sequence[Any]) -> Dict[str, str]:
             device = entry.get("placed", entry.get("device", entry.get("type", "")))
             devices.setdefault(entry["name"], str(device))
     return devices
-
-
-def _unique_rows(rows: Sequence[Mapping[str, Any]]) -> List[Mapping[str, Any]]:
-    return list({str(r.get("name", "")): r for r in rows}.values())

@@ -17,6 +17,7 @@ from edgedla.reports.gains import (
     way,
     worth_of,
 )
+from edgedla.reports.layer_groups import unknowns
 from edgedla.rules.remedies import remedies
 from edgedla.targets import target_options
 from edgedla.text.pasted import argument, file_of
@@ -126,6 +127,8 @@ def nothing_to_do(report: CheckReport) -> str:
         return sizes_to_choose(report)
     if worth_of(report) is None or not report.platform.has_dla or split_that_gains(report) or _frees_gpu(report):
         return ""
+    if not report.totals.layers_dla and unknowns(report):
+        return "A board decides whether the DLA runs it: `edgedla check MODEL --on-device` there asks TensorRT."
     return "Nothing to gain from the DLA here: build for the GPU."
 
 

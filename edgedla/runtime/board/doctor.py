@@ -90,6 +90,8 @@ def _platform(board: Optional[Board], base: Path) -> List[Check]:
         return [Check("DLA in this release", "warn", e.what)]
     if not pair.has_dla:
         remedy = "use the GPU, or a release with DLA (`edgedla targets`)"
+        if pair.dla_unknown:
+            remedy = "TensorRT counts the cores once it makes a builder"
         return [Check("DLA in this release", "warn" if pair.dla_unknown else "fail", pair.no_dla or "none", remedy)]
     note = f"; {pair.release.note}" if pair.release.note else ""
     return [

@@ -9,7 +9,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 from edgedla.arguments import typed
 from edgedla.builder.artifact.artifact import Artifact
 from edgedla.costs.model import CostModel
-from edgedla.costs.profile import Profile, write_profile
+from edgedla.costs.profile import TRTEXEC_11, Profile, write_profile
 from edgedla.errors import UsageError
 from edgedla.graph import LayerGraph
 from edgedla.graph.open_sizes import TRTEXEC_BATCH
@@ -22,12 +22,6 @@ from edgedla.runtime.measure.request import BenchRequest
 from edgedla.runtime.measure.timing import BenchOptions, BenchResult, random_inputs, time_runner
 from edgedla.runtime.pipeline.devices import open_devices
 from edgedla.runtime.runners.engine_file import open_built
-
-#: What trtexec 11 does by default, and trtexec 10 and `bench` do not.
-TRTEXEC_11 = (
-    "trtexec 11 leaves out copies, spins while it waits and uses CUDA graphs; compare with `trtexec --includeDataTransfers "
-    "--noSpinWait --noCudaGraph`"
-)
 
 
 @dataclass(frozen=True)
