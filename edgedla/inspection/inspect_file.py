@@ -178,12 +178,10 @@ def inspect(
         notes += cache.notes
     elif detected.kind == "tensorrt-engine" and (plan := plan_header(path)) is not None:
         rows, content = of_plan_header(plan), {"version": plan.version, "offset": plan.offset}
-        version = installed_version()
-        why = why_no_builder() if version else ""
+        why = why_no_builder() if (version := installed_version()) else ""
         notes += [_ENGINE_HINT, *([f"TensorRT {version} here imports, cannot make a builder: {why}"] if why else [])]
     else:
-        rows = of_document(detected.document, detected.kind)
-        content = {"document": detected.document}
+        rows, content = of_document(detected.document, detected.kind), {"document": detected.document}
         if detected.kind == "bundle" and is_bundle(path):
             notes.append(BUNDLE_NOTE)
         if detected.kind == "profile":
