@@ -12,16 +12,17 @@ import json
 import sys
 import time
 from pathlib import Path
-from typing import Any, List, Tuple
+from typing import Any, List
 
 import numpy as np
 import torch
 from torch import nn
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "examples" / "13_train_a_detector")]
+sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks" / "train"), str(ROOT / "examples" / "13_train_a_detector")]
 
 import data  # noqa: E402
+from detectors import Heads  # noqa: E402
 from train import Average, Device  # noqa: E402
 
 from edgedla.accuracy.scores.intervals import bootstrap  # noqa: E402
@@ -31,18 +32,6 @@ from edgedla.runtime.decode.detections import Detection  # noqa: E402
 from edgedla.torch import AsBuilt, prepare_qat  # noqa: E402
 
 SIDE = 320
-
-
-class Heads(nn.Module):
-    """Pyramid and heads: what the DLA runs. Anchors, loss and decoding are the detector's."""
-
-    def __init__(self, detector: Any) -> None:
-        super().__init__()
-        self.backbone, self.head = detector.backbone, detector.head
-
-    def forward(self, x: torch.Tensor) -> Tuple[torch.Tensor, torch.Tensor]:
-        found = self.head(list(self.backbone(x).values()))
-        return found["cls_logits"], found["bbox_regression"]
 
 
 class Task:

@@ -218,10 +218,10 @@ def _plan(
     pictures = with_embedded(request.preprocess, source.embedded)
     options, model = request.options, None
     if request.placement is not None:
-        from edgedla.builder.plan.from_placement import placed_devices, placed_model
+        from edgedla.builder.plan.from_placement import placed_model
 
         model = placed_model(request.placement, graph, platform, request.precision)
-        options = replace(options, placed=placed_devices(model))
+        options = replace(options, placed={layer.name: layer.device for layer in model.running})
     chained = model is not None and len({*devices_of(graph, options)} - {None, GPU}) > 1
     calibration = Calibration()
     calibrated = request.precision == "int8" and not platform.release.strongly_typed

@@ -193,15 +193,15 @@ def _as_onnx(model: str) -> str:
     if model.lower().endswith(".onnx"):
         return model
     from edgedla.cli.output import echo
-    from edgedla.conversion.cached import as_onnx, kept_scales
+    from edgedla.conversion.cached import converted, kept_scales
 
-    converted = as_onnx(model, say=lambda line: echo(f"edgedla: {line}", err=True))
-    if converted != model and kept_scales(converted) is not None:
+    file, _ = converted(model, say=lambda line: echo(f"edgedla: {line}", err=True))
+    if file != model and kept_scales(file) is not None:
         echo(
             f"edgedla: {model} holds INT8 scales: `edgedla build {shlex.quote(model)} --precision int8` takes them",
             err=True,
         )
-    return str(converted)
+    return str(file)
 
 
 def precision_is_open(precision: Optional[str], trtexec: Mapping[str, Any]) -> bool:

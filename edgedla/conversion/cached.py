@@ -19,24 +19,6 @@ FACTS = "conversion.json"
 _EXPORTERS = ("torch", "onnxscript", "tensorflow", "tf2onnx", "paddlepaddle", "paddle2onnx")
 
 
-def as_onnx(
-    source: Union[str, Path],
-    *,
-    shapes: Optional[Mapping[str, Sequence[int]]] = None,
-    say: Optional[Callable[[str], None]] = None,
-    **options: Any,
-) -> Union[str, Path]:
-    """The source itself if it is ONNX; for another framework's model, its ONNX file, converted if not yet cached.
-
-    Args:
-        shapes, options: as for `convert`. say: called with one line if something is converted.
-
-    Raises:
-        As `convert`.
-    """
-    return converted(source, shapes=shapes, say=say, **options)[0]
-
-
 def converted(
     source: Union[str, Path],
     *,
@@ -44,7 +26,17 @@ def converted(
     say: Optional[Callable[[str], None]] = None,
     **options: Any,
 ) -> Tuple[Union[str, Path], Optional[Dict[str, Any]]]:
-    """`as_onnx`, with the facts of the conversion (Converted.to_dict); None if nothing had to be converted."""
+    """The source itself if it is ONNX; for another framework's model, its ONNX file, converted if not yet cached.
+
+    Args:
+        shapes, options: as for `convert`. say: called with one line if something is converted.
+
+    Returns:
+        (the file, the facts of the conversion as Converted.to_dict; None if nothing had to be converted).
+
+    Raises:
+        As `convert`.
+    """
     kind = kind_of(source)
     if kind is None:
         return source, None
@@ -81,7 +73,7 @@ def _whole(path: Path, record: Mapping[str, Any]) -> bool:
 
 
 def kept_scales(model: Union[str, Path]) -> Optional[Path]:
-    """The calibration cache of the quantised source of this file from `as_onnx`; None for every other model."""
+    """The calibration cache of the quantised source of this file from `converted`; None for every other model."""
     record = read_sealed(Path(model).parent / FACTS)
     path = cache_path(model)
     return path if record is not None and record.get("scales") and _whole(Path(model), record) else None

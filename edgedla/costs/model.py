@@ -75,7 +75,7 @@ class CostModel(Prices):
         mode = power_mode if power_mode is not None else module.default_power_mode
         mode_clocks = clocks_for(module, mode, clocks)
         cores = tuple(clocks_for(module, mode, clocks, core).dla_mhz for core in range(module.dla_cores))
-        if sparsity and not (module.dla_version == 2 and precision == "int8"):
+        if sparsity and not module.uses_sparsity(precision):
             raise UsageError(
                 f"no structured sparsity on the DLA of {module.title} at {precision}", allowed="Orin at int8"
             )

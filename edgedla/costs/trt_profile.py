@@ -64,7 +64,7 @@ def with_measurements(
         layer_info: for the latter, the file of --exportLayerInfo.
 
     Raises:
-        DocumentError: as `import_trtexec`.
+        DocumentError: a file is unreadable or has another form, or names no layer of these networks.
         UsageError: the profile is of another module or power mode, or there are layers of an engine without their times.
     """
     if path is None:
@@ -90,28 +90,6 @@ def with_measurements(
         raise refused[0]
     merged = replace(profiles[0], measurements=tuple(m for p in profiles for m in p.measurements))
     return model.with_profile(merged)
-
-
-def import_trtexec(
-    profile: PathLike, graph: LayerGraph, model: CostModel, layer_info: Optional[PathLike] = None
-) -> Profile:
-    """The profile behind trtexec's files, for the network that `graph` holds.
-
-    Times of engine layers that hold several operators (a DLA node, a fused chain) are split in proportion to the model's
-    prediction. Reformats and names that the graph does not have are listed in `Profile.unresolved`.
-
-    Args:
-        profile: file of --exportProfile.
-        model: of the module, precision and power mode that were measured; without measurements of its own.
-        layer_info: file of --exportLayerInfo. Without it nothing tells which ForeignNodes run on the DLA; they stay
-            unresolved.
-
-    Raises:
-        DocumentError: a file is unreadable or has another form, or names no layer of this network.
-    """
-    times = parse_times(read_json(profile), os.fspath(profile))
-    info = parse_engine_info(read_json(layer_info), os.fspath(layer_info)) if layer_info is not None else None
-    return assign(times, graph, model, info, os.fspath(profile))
 
 
 def parse_times(document: Any, where: str = "profile") -> Tuple[LayerTime, ...]:
@@ -171,7 +149,11 @@ def assign(
 ) -> Profile:
     """The times on the operators of the graph.
 
+    Times of engine layers that hold several operators (a DLA node, a fused chain) are split in proportion to the model's
+    prediction. Reformats and names that the graph does not have are listed in `Profile.unresolved`.
+
     Args:
+        info: without it nothing tells which ForeignNodes run on the DLA; they stay unresolved.
         source: of the profile.
         names: of an engine that holds a part of the network: what the graph calls the engine's layers. Operators that
             are not whole in that part get no time.

@@ -21,6 +21,8 @@ T = TypeVar("T")
 QUANTIZING = ("QUANTIZE", "DEQUANTIZE")
 #: Key of a model's metadata: what the model that it was made from takes on the GPU alone.
 GPU_ALONE = "edgedla.gpu-alone"
+#: Parameter of a convolution whose weights in the model's file are 2:4 sparse.
+SPARSE = "sparse_weights"
 
 
 @dataclass(frozen=True)

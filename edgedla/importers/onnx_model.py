@@ -7,7 +7,7 @@ from typing import Any, Dict, FrozenSet, List, Mapping, Optional, Sequence, Tupl
 
 from edgedla.errors import EdgedlaError, ModelError, ModelTooLarge, UsageError
 from edgedla.graph import Layer, LayerGraph, OnnxNode, Tensor
-from edgedla.graph.layer_graph import GPU_ALONE
+from edgedla.graph.layer_graph import GPU_ALONE, SPARSE
 from edgedla.graph.named import no_such_input
 from edgedla.graph.open_sizes import GivenSizes, require_given
 from edgedla.graph.source import SourceLocation
@@ -17,6 +17,7 @@ from edgedla.importers.model_file.described_shapes import described_tensors
 from edgedla.importers.model_file.onnx_file import OnnxFile, read
 from edgedla.importers.model_file.operator_schema import DEFAULT_DOMAINS
 from edgedla.importers.model_file.port_names import free_name
+from edgedla.importers.model_file.sparse_weights import reads_of
 from edgedla.importers.model_file.tensor_data import TensorReader
 from edgedla.importers.network.core import NetTensor, TooLarge
 from edgedla.importers.node import readable
@@ -214,10 +215,13 @@ def _collect(
     input_names = tuple(names.of(t) for t in inputs)
     output_names = tuple(names.of(t) for t in outputs)
     sources: Dict[int, Optional[SourceLocation]] = {}
+    sparse = reads_of(source.sparse, source.model.graph.node) if source.sparse else ()
     for index, made in enumerate(ctx.net.layers):
         if id(made.node) not in sources:
             sources[id(made.node)] = source_of(made.node.proto)
         reads = tuple("" if t is None else names.of(t) for t in made.inputs)
+        if sparse and made.type == "CONVOLUTION" and any(name in sparse for name in made.node.proto.input[1:2]):
+            made.params[SPARSE] = True
         for constant in names.constants_of(made.inputs):
             users[constant] = users.get(constant, 0) + 1
         layers.append(

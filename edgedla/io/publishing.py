@@ -215,7 +215,7 @@ def forget_unpublished(path: PathLike) -> None:
     with contextlib.suppress(OSError):
         for entry in sorted(os.listdir(folder)):
             match, left = form.fullmatch(entry), os.path.join(folder, entry)
-            if not match or entry in _IN_USE or _another_runs(int(match[2])):
+            if not match or entry in _IN_USE or (int(match[2]) != os.getpid() and runs(int(match[2]))):
                 continue
             if match[1] != _key(name):
                 if match[3] == "part" and time.time() - os.lstat(left).st_mtime > _OTHERS_S:
@@ -229,10 +229,6 @@ def forget_unpublished(path: PathLike) -> None:
 def _key(name: str) -> str:
     encoded = os.fsencode(name)
     return name if len(encoded) <= _MOST_NAME_BYTES else sha256_of_bytes(encoded)
-
-
-def _another_runs(pid: int) -> bool:
-    return pid != os.getpid() and runs(pid)
 
 
 def runs(pid: int) -> bool:

@@ -56,14 +56,9 @@ def squared_errors(histogram: Histogram, candidates: np.ndarray) -> np.ndarray:
     return errors
 
 
-def squared_error(histogram: Histogram, threshold: float) -> float:
-    """`squared_errors` of one threshold."""
-    return float(squared_errors(histogram, np.asarray([threshold]))[0])
-
-
 def sqnr_db(histogram: Histogram, threshold: float) -> float:
-    """Signal to quantisation noise of the tensor alone: 10 log10(mean x**2 / squared_error); inf without an error."""
-    noise, power = squared_error(histogram, threshold), histogram.power()
+    """Signal to quantisation noise of the tensor alone: 10 log10(mean x**2 / squared error); inf without an error."""
+    noise, power = float(squared_errors(histogram, np.asarray([threshold]))[0]), histogram.power()
     if noise == 0.0:
         return math.inf
     return 10.0 * math.log10(power / noise) if power > 0 else -math.inf

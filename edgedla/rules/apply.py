@@ -82,10 +82,6 @@ def without_dla(index: int, name: str, reason: str) -> Verdict:
     return Verdict(index, name, Support.GPU, (finding,))
 
 
-def unknown_dla(name: str, reason: str) -> Finding:
-    return Finding("GEN000", "no-dla", name, Effect.UNKNOWN, reason)
-
-
 def unwritten(name: str, kind: str, platform: Platform, unknown: str = "", fixes: Tuple[str, ...] = ()) -> Finding:
     """The finding for a layer kind without rules on this platform.
 

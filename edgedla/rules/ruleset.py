@@ -18,7 +18,6 @@ from edgedla.rules.apply import (
     RuleFinding,
     element_bytes_of,
     findings_of,
-    unknown_dla,
     unwritten,
     verdict_of,
     without_dla,
@@ -98,7 +97,9 @@ class RuleSet:
                 fixes = ("static-shapes",) if why and any(has_no_shape(graph, t) for t in layer.inputs) else ()
                 findings.append(RuleFinding(unwritten(layer.name, layer.type, platform, why, fixes)))
             if platform.dla_unknown:
-                findings.append(RuleFinding(unknown_dla(layer.name, str(platform.no_dla))))
+                findings.append(
+                    RuleFinding(Finding("GEN000", "no-dla", layer.name, Effect.UNKNOWN, str(platform.no_dla)))
+                )
             verdict = verdict_on[kind] = verdict_of(layer.index, layer.name, findings, stage)
             verdicts.append(verdict)
         return tuple(verdicts)

@@ -11,7 +11,7 @@ import glob
 import os
 import platform
 from pathlib import Path
-from typing import Optional, Tuple
+from typing import Optional
 
 #: Set EDGEDLA_ROOT to read another tree than "/".
 ROOT_VARIABLE = "EDGEDLA_ROOT"
@@ -52,16 +52,15 @@ def on_jetson(base: Optional[Path] = None) -> bool:
         # Searching /sys takes longer than the rest of a small check.
         return False
     named = "jetson" in (file_text(base, "model") or "").lower()
-    return named or file_text(base, "nv_tegra_release") is not None or bool(jetson_devices(base))
+    return (
+        named
+        or file_text(base, "nv_tegra_release") is not None
+        or any(glob.glob(str(base / pattern)) for pattern in DEVICES)
+    )
 
 
 def in_container(base: Path) -> bool:
     return (base / ".dockerenv").exists() or (base / "run/.containerenv").exists()
-
-
-def jetson_devices(base: Path) -> Tuple[str, ...]:
-    """Those of DEVICES that exist."""
-    return tuple(p for pattern in DEVICES for p in sorted(glob.glob(str(base / pattern))))
 
 
 def file_text(base: Path, name: str) -> Optional[str]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Mapping, Optional
+from typing import Any, Callable, Optional
 
 from torch import nn
 
 from edgedla.errors import EnvironmentMissing
 from edgedla.regions import CheckReport
 from edgedla.torch.checking import assert_dla, check, in_short
-from edgedla.torch.exporting import Inputs
+from edgedla.torch.exporting import Inputs, forward_inputs
 
 
 class DlaCheck:
@@ -43,7 +43,10 @@ class DlaCheck:
     def on(self, module: nn.Module) -> CheckReport:
         """Checks the module now, unless already done. Returns the report."""
         if self.report is None:
-            inputs = _on_device_of(module, self.example_inputs)
+            parameter = next(module.parameters(), None)
+            inputs = forward_inputs(module, self.example_inputs)[0]
+            if parameter is not None:
+                inputs = tuple(tensor.to(parameter.device) for tensor in inputs)
             if self.demand:
                 self.report = assert_dla(module, inputs, **self.request)
             else:
@@ -80,14 +83,3 @@ class DlaCheck:
                     checking.on(pl_module)
 
         return DlaCheckCallback()
-
-
-def _on_device_of(module: nn.Module, inputs: Any) -> Inputs:
-    parameter = next(module.parameters(), None)
-    if parameter is None:
-        return inputs
-    if hasattr(inputs, "to"):
-        return inputs.to(parameter.device)
-    if isinstance(inputs, Mapping):
-        return {name: value.to(parameter.device) for name, value in inputs.items()}
-    return [value.to(parameter.device) for value in inputs]

@@ -9,10 +9,14 @@ import torch
 
 from edgedla.errors import ModelError
 
-_ERROR_CHARACTERS = 500
+_ERROR_CHARACTERS = 300
 #: Most errors followed in an exporter's chain.
 _CAUSES = 8
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+#: Dynamo's exporter needs every size, or a condition on it, before it runs; TorchScript's writes what the example made of it.
+_OF_THE_DATA = (
+    "a size depends on the data, as in a detector's decoding: use the torchscript exporter, or leave the decoding out"
+)
 #: The first PyTorch whose dynamo exporter writes BatchNormalization with onnxscript 0.7; 2.6 does not.
 DYNAMO_FITS = (2, 7)
 
@@ -26,7 +30,9 @@ def export_failure(error: Exception, last: Any) -> ModelError:
         chain.append(_COLOURS.sub("", line)[:_ERROR_CHARACTERS])
         cause = cause.__cause__
     where = f"after {last}" if last is not None else None
-    return ModelError(f"PyTorch cannot export the module: {': '.join(chain[-2:])}", where=where, hint=_hint())
+    text = ": ".join(chain[-2:])
+    hint = _OF_THE_DATA if "data-dependent" in text else _hint()
+    return ModelError(f"PyTorch cannot export the module: {text}", where=where, hint=hint)
 
 
 def release_of(version: str) -> Tuple[int, ...]:

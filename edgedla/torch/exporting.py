@@ -191,6 +191,7 @@ def _torchscript(
 
 def _dynamo(module: nn.Module, args: Tuple[Any, ...], names: Sequence[str], opset: int) -> Exported:
     try:
+        import onnx_ir  # noqa: F401
         import onnxscript  # noqa: F401
     except ImportError as e:
         raise EnvironmentMissing("the dynamo exporter needs onnxscript", hint="pip install 'edgedla[torch]'") from e
@@ -208,23 +209,19 @@ def _dynamo(module: nn.Module, args: Tuple[Any, ...], names: Sequence[str], opse
 
 
 def _exported(source: Any, args: Tuple[Any, ...], names: Sequence[str], opset: int) -> Any:
-    """torch.onnx.export by dynamo; dead nodes are removed first, because half of what the optimizer would visit is dead."""
+    """torch.onnx.export by dynamo.
+
+    Dead nodes are removed first, half of what the optimizer would visit: each batch normalization has training results, which
+    cost four nodes for empty tensors.
+    """
+    from onnx_ir.passes.common import RemoveUnusedNodesPass
+
     program = torch.onnx.export(
         source, args, dynamo=True, input_names=list(names), verbose=False, opset_version=max(opset, 18), optimize=False
     )
-    _without_dead_nodes(program)
+    RemoveUnusedNodesPass()(program.model)
     program.optimize()
     return program
-
-
-def _without_dead_nodes(program: Any) -> None:
-    """Drops unread nodes: each batch normalization has training results, which cost four nodes for empty tensors."""
-    try:
-        from onnx_ir.passes.common import RemoveUnusedNodesPass
-    except ImportError:
-        # onnxscript before 0.3 has another IR; its optimizer removes them as well.
-        return
-    RemoveUnusedNodesPass()(program.model)
 
 
 def _places(module: nn.Module, args: Tuple[Any, ...]) -> Dict[str, List[Call]]:

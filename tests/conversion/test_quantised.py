@@ -13,7 +13,7 @@ import pytest
 import edgedla
 from edgedla.cli.main import exit_code_of
 from edgedla.conversion import convert as convert_module
-from edgedla.conversion.cached import as_onnx, kept_scales
+from edgedla.conversion.cached import converted, kept_scales
 from edgedla.conversion.converted import Converted, cache_path
 from edgedla.conversion.quantised import as_numbers, finished, plain_of, symmetric
 from edgedla.errors import UsageError
@@ -261,11 +261,11 @@ def test_deploy_notes_that_the_sources_scales_are_not_used(
 
 
 def test_a_damaged_scales_file_is_made_again(tflite_file: Path) -> None:
-    kept = as_onnx(tflite_file)
+    kept, _ = converted(tflite_file)
     scales = kept_scales(kept)
     assert scales is not None
     text = scales.read_text()
     scales.write_text(text.replace("x:", "z:"))
     assert kept_scales(kept) is None
-    assert kept_scales(as_onnx(tflite_file)) == scales
+    assert kept_scales(converted(tflite_file)[0]) == scales
     assert scales.read_text() == text

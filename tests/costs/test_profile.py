@@ -19,7 +19,7 @@ from edgedla.costs.profile import (
     read_profile,
     write_profile,
 )
-from edgedla.costs.trt_profile import LayerTime, assign, import_trtexec, parse_times, with_measurements
+from edgedla.costs.trt_profile import LayerTime, assign, parse_times, with_measurements
 from edgedla.errors import DocumentError, UsageError
 from edgedla.io.documents import schema
 from edgedla.placement.api import place
@@ -31,6 +31,10 @@ from edgedla.targets import platform_for
 from tests.costs.cost_graphs import Builder, residual_block
 
 ORIN = platform_for("agx-orin-64gb")
+
+
+def import_trtexec(profile, graph, model, layer_info=None) -> Profile:
+    return with_measurements(model, profile, [graph], layer_info).profile
 
 
 def index_of(graph) -> dict:

@@ -21,7 +21,7 @@ from edgedla.quantization.methods import (
     mse,
     percentile,
     sqnr_db,
-    squared_error,
+    squared_errors,
     thresholds,
 )
 from tests.amounts import examples
@@ -70,6 +70,10 @@ def test_entropy_cuts_a_lone_outlier_and_clips_piled_up_values() -> None:
     gate = np.clip(np.random.default_rng(1).standard_normal(50000) * 0.2 + 1.2, 0, 1)
     assert sqnr_db(histogram(gate), entropy(histogram(gate))) < 15
     assert sqnr_db(histogram(gate), auto(histogram(gate))) > 35
+
+
+def squared_error(found: Histogram, threshold: float) -> float:
+    return float(squared_errors(found, np.asarray([threshold]))[0])
 
 
 @pytest.mark.parametrize("threshold", [0.4, 1.0, 2.5])

@@ -14,7 +14,7 @@ from edgedla.errors import DocumentError, UsageError
 from edgedla.placement.api import place
 from edgedla.runtime import runners as runners_module
 from edgedla.runtime.pipeline import devices as devices_module
-from edgedla.runtime.pipeline.devices import check_same_bindings, open_devices, placed_on, split_device
+from edgedla.runtime.pipeline.devices import check_same_bindings, open_devices, placed_together, split_device
 from edgedla.runtime.pipeline.pool import Pool
 from tests.runtime.fake_runner import FakeRunner, predicted_stage_ms
 from tests.runtime.runtime_chains import chain, straight
@@ -135,6 +135,10 @@ def built_from(placement, **changes):
         {"chip": "orin", "target": "agx-orin-64gb", "trt": "10.3.0"}, {}, "fp16", (X, Y),
         {**devices, **changes},
     )  # fmt: skip
+
+
+def placed_on(placement, artifact):
+    return placed_together(placement, [artifact])[0]
 
 
 def moved(placement, devices):

@@ -244,6 +244,13 @@ def test_a_failing_export_names_its_cause() -> None:
     assert "export the module: when translating node bn: 'tuple' object has no attribute 'dtype'" in text
 
 
+def test_a_size_that_depends_on_data_is_named_with_the_way_round_it() -> None:
+    error = RuntimeError("Could not guard on data-dependent expression " + "4*Min(300, u0) + " * 99)
+    failure = export_failure(error, None)
+    assert "use the torchscript exporter, or leave the decoding out" in str(failure.hint)
+    assert len(str(failure)) < 500
+
+
 def test_a_failed_export_with_an_old_pytorch_names_the_working_versions(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("onnxscript", reason="onnxscript is not installed")
     monkeypatch.setattr(torch, "__version__", "2.6.0+cpu")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Dict, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import TYPE_CHECKING, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from edgedla.builder.chain.border_formats import border_formats
 from edgedla.builder.chain.check_stage_layers import Names, same_layers
@@ -237,11 +237,7 @@ def _notes(chain: ChainPlan, stages: Sequence[StageLayers], regions: Sequence[Se
     if formed != placed:
         differing = ", ".join(f"stage {k}: {a} for {b}" for k, (a, b) in enumerate(zip(formed, placed)) if a != b)
         notes[f"TensorRT forms other loadables in the stages than were placed ({differing})"] = None
+    common = set.intersection(*(set(stage.plan.notes) for stage in chain.stages))
     for k, stage in enumerate(chain.stages):
-        notes.update(dict.fromkeys(n if n in _common_notes(chain) else f"stage {k}: {n}" for n in stage.plan.notes))
+        notes.update(dict.fromkeys(n if n in common else f"stage {k}: {n}" for n in stage.plan.notes))
     return tuple(notes)
-
-
-def _common_notes(chain: ChainPlan) -> Set[str]:
-    """Notes that every stage has."""
-    return set.intersection(*(set(stage.plan.notes) for stage in chain.stages))

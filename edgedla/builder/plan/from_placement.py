@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Dict, Union
+from typing import Union
 
 from edgedla.errors import DocumentError
 from edgedla.graph import LayerGraph
 from edgedla.placement.result.document import check_input_sizes, read_placement
 from edgedla.placement.result.placement import PlacedModel, Placement
 from edgedla.targets.platform import Platform
-
-
-def placed_devices(model: PlacedModel) -> Dict[str, str]:
-    """Layer name -> "GPU", "DLA0" or "DLA1". Leaves out folded layers, whose device does not matter."""
-    return {layer.name: layer.device for layer in model.running}
 
 
 def placed_model(

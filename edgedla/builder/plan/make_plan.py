@@ -14,6 +14,7 @@ from edgedla.errors import UsageError
 from edgedla.formats import IoFormat
 from edgedla.formats.choose import choose_io
 from edgedla.graph import LayerGraph
+from edgedla.graph.layer_graph import SPARSE
 from edgedla.graph.named import require_borders
 from edgedla.quantization.calibration_cache import INT8_MAX
 from edgedla.quantization.numerics import INT8_EQUAL_SCALES, departures
@@ -98,7 +99,7 @@ def make_plan(
         regions=regions,
         numerics=numerics,
         notes=(
-            *_notes(report, bool(cores), calibration, typed, options),
+            *_notes(graph, report, on_dla, calibration, typed, options),
             *_other_loadables(report, len(regions), mode, options),
             *(_without_scales(graph, on_dla, calibration) if report.precision == "int8" and not typed else ()),
         ),
@@ -227,10 +228,15 @@ def _without_scales(graph: LayerGraph, on_dla: Sequence[bool], calibration: Cali
 
 
 def _notes(
-    report: CheckReport, uses_dla: bool, calibration: Calibration, typed: bool, options: PlanOptions
+    graph: LayerGraph,
+    report: CheckReport,
+    on_dla: Sequence[bool],
+    calibration: Calibration,
+    typed: bool,
+    options: PlanOptions,
 ) -> Tuple[str, ...]:
     notes = list(report.notes)
-    if report.platform.has_dla and not uses_dla:
+    if report.platform.has_dla and not any(on_dla):
         # With a placement, a network entirely on the GPU is the placement's choice, not the rules'.
         refused = () if options.placed else report.layers
         first = next((x.reason for x in refused if x.placed is Placed.GPU and x.reason), "")
@@ -243,10 +249,12 @@ def _notes(
         notes.append(
             "TensorRT 11 takes precision from the model's tensor types; --precision changes no type in the ONNX"
         )
-    module = report.platform.module
-    if options.sparsity and not (module.dla_version == 2 and report.precision == "int8"):
+    if options.sparsity and not report.platform.module.uses_sparsity(report.precision):
+        where = f"the DLA of {report.platform.module.title} at {report.precision}"
+        notes.append(f"--sparsity gains nothing on {where}: only Orin's at int8 uses it")
+    elif options.sparsity and not any(on and SPARSE in x.params for x, on in zip(graph.layers, on_dla)):
         notes.append(
-            f"--sparsity gains nothing on the DLA of {module.title} at {report.precision}: only Orin's at int8 uses it"
+            "--sparsity gains nothing with dense weights, and no convolution on the DLA is known to have 2:4 sparse ones"
         )
     if options.numerics:
         chosen = ", ".join(f"{name} {variant}" for name, variant in departures(options.numerics).items())

@@ -183,10 +183,6 @@ def two_inputs(layer: Layer, graph: LayerGraph) -> Tuple[Tensor, Tensor]:
     return first, inputs[1] if len(inputs) > 1 else first
 
 
-def dims_of_activations(layer: Layer, graph: LayerGraph) -> Tuple[Tuple[int, ...], ...]:
-    return tuple(t.dims for t in graph.activations(layer))
-
-
 def neighbour_types(layer: Layer, graph: LayerGraph) -> Tuple[str, ...]:
     """LayerType names of the live layers directly before and after it, sorted, without repeats."""
     near = graph.predecessors(layer.index) + graph.successors(layer.index)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Tuple
 
-from edgedla.graph.kinds.base import Kind, dims_of_activations
+from edgedla.graph.kinds.base import Kind
 from edgedla.graph.layer import Layer
 from edgedla.graph.layer_graph import LayerGraph
 
@@ -35,7 +35,7 @@ class Concatenation(Kind):
         return cls(
             **common,
             axis=axis % max(len(common["out_dims"]), 1),
-            input_dims=dims_of_activations(layer, graph),
+            input_dims=tuple(t.dims for t in graph.activations(layer)),
             inputs=sum(1 for t in layer.inputs if t),
         )
 

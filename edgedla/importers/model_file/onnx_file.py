@@ -9,10 +9,11 @@ import shlex
 import stat
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, List, Optional, Tuple
+from typing import Any, FrozenSet, List, Optional, Tuple
 
 from edgedla.errors import ModelError, ModelTooLarge
 from edgedla.importers.context import MAX_NESTED_SUBGRAPHS
+from edgedla.importers.model_file.sparse_weights import sparse_weights
 from edgedla.importers.model_file.wire import Malformed, check_size, fault, nested_graphs, stripped
 from edgedla.io.documents import is_artifact
 
@@ -51,6 +52,7 @@ class OnnxFile:
         where: the path, for messages.
         folder: folder of the file; None for a model that came from no file.
         sha256: of the file's or the given bytes, hex; "" for a ModelProto.
+        sparse: names of the 2:4 sparse initializers; none are known of a ModelProto.
     """
 
     model: Any
@@ -59,6 +61,7 @@ class OnnxFile:
     folder: Optional[Path]
     sha256: str
     notes: List[str] = field(default_factory=list)
+    sparse: FrozenSet[str] = frozenset()
 
 
 def read(model: Any) -> OnnxFile:
@@ -72,7 +75,9 @@ def read(model: Any) -> OnnxFile:
     if isinstance(model, (bytes, bytearray, memoryview)):
         data = bytes(model)
         proto = parse(data, "<bytes>")
-        return OnnxFile(proto, proto.graph.name or "model", "<bytes>", None, hashlib.sha256(data).hexdigest())
+        sparse = sparse_weights(proto.graph.initializer, data)
+        digest = hashlib.sha256(data).hexdigest()
+        return OnnxFile(proto, proto.graph.name or "model", "<bytes>", None, digest, sparse=sparse)
     if hasattr(model, "graph") and hasattr(model, "opset_import"):
         check_model(model, "<ModelProto>")
         return OnnxFile(model, model.graph.name or "model", "<ModelProto>", None, "")
@@ -130,10 +135,11 @@ def _read_path(path: Path) -> OnnxFile:
             sha256 = _sha256(f)
             with mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ) as data:
                 proto = parse(data, where)
+                sparse = sparse_weights(proto.graph.initializer, data)
     except (OSError, ValueError) as e:
         # ValueError: something that cannot be mapped.
         raise ModelError(f"the file cannot be read: {_why(e)}", where=where) from e
-    return OnnxFile(proto, path.stem, where, path.parent, sha256)
+    return OnnxFile(proto, path.stem, where, path.parent, sha256, sparse=sparse)
 
 
 def _why(error: Exception) -> str:

@@ -294,7 +294,12 @@ def fill(
     while inputs and inputs[-1] is None:
         inputs.pop()
     value = None
-    if op == "LINSPACE" and len(dims) == 1 and 0 <= dims[0] <= MAX_FOLDED_ELEMENTS and _all_constant(inputs):
+    if (
+        op == "LINSPACE"
+        and len(dims) == 1
+        and 0 <= dims[0] <= MAX_FOLDED_ELEMENTS
+        and all(t is None or t.value is not None for t in inputs)
+    ):
         first = alpha.value if isinstance(alpha, NetTensor) else alpha or 0
         step = beta.value if isinstance(beta, NetTensor) else beta or 0
         value = evaluate.linspace(first, step, dims[0], dtype)
@@ -303,7 +308,3 @@ def fill(
     out = net.emit("FILL", inputs, params, dims, dtype, value=value, always_live=live)
     out.value = value
     return out
-
-
-def _all_constant(tensors: Sequence[Optional[NetTensor]]) -> bool:
-    return all(t is None or t.value is not None for t in tensors)

@@ -123,10 +123,6 @@ class _Reader:
         return {key: r.cost(key) for key in r.data}
 
 
-def _read_limits(r: _Reader) -> Dict[str, Optional[int]]:
-    return {str(name): r.get(name, int, optional=True) for name in r.data}
-
-
 def _read_platform(r: _Reader) -> Mapping[str, Any]:
     """The platform unchanged, after a check of what names it."""
     for name in ("target", "title", "trt"):
@@ -155,7 +151,7 @@ def _read_costs(r: _Reader) -> Mapping[str, Any]:
 
 
 def _placement(r: _Reader) -> p.Placement:
-    proof, timeline = r.of("proof"), r.of("timeline")
+    proof, timeline, limits = r.of("proof"), r.of("timeline"), r.of("limits")
     return p.Placement(
         platform=_read_platform(r.of("platform")),
         precision=r.word("precision", PRECISIONS),
@@ -165,7 +161,7 @@ def _placement(r: _Reader) -> p.Placement:
         objective=r.word("objective", OBJECTIVES),
         latency_bound_us=_bound(r),
         devices=_read_devices(r),
-        limits=_read_limits(r.of("limits")),
+        limits={str(name): limits.get(name, int, optional=True) for name in limits.data},
         use_unknown=r.get("use_unknown", bool),
         models=tuple(_read_model(m) for m in r.each("models")),
         figures=_read_figures(r.of("predicted")),

@@ -3,28 +3,19 @@
 from __future__ import annotations
 
 import shlex
-from typing import Dict, List, Optional, Tuple
+from typing import List, Optional, Tuple
 
 from edgedla.errors import UsageError
 from edgedla.placement.result.placement import PlacedModel, Placement
 from edgedla.vocabulary import GPU
 
 
-def device_types(model: PlacedModel, core: str) -> Dict[str, str]:
-    """ "DLA" or "GPU" by layer name for an engine on one core, for IBuilderConfig.set_device_type.
-
-    Layers on the other core count as GPU layers here: a TensorRT engine uses one core, so a model on both cores is built as a
-    chain of engines (`edgedla build --placement`).
-    """
-    return {x.name: ("DLA" if x.device == core else GPU) for x in model.running}
-
-
 def layer_device_types(model: PlacedModel, core: str) -> str:
     """The value of trtexec's --layerDeviceTypes: only what differs from the engine's default device.
 
-    With --useDLACore the default is the DLA, so the layers on the GPU are named. Names with a comma or colon are quoted.
+    With --useDLACore the default is the DLA, so all layers that are not on this core are named. Names with a comma or colon are quoted.
     """
-    return ",".join(f"{_quoted(name)}:{kind}" for name, kind in device_types(model, core).items() if kind == GPU)
+    return ",".join(f"{_quoted(x.name)}:{GPU}" for x in model.running if x.device != core)
 
 
 def cores_of(model: PlacedModel) -> Tuple[str, ...]:

@@ -231,7 +231,8 @@ def headline(worth: Ways, precision: str = "") -> Headline:
     if word == "Not worth it" and placed.period.latency_us > alone:
         # Who wants the GPU's time for something else has to know what a core makes in its place.
         said.append(f"one DLA core {significant(placed.fps)} frames/s against {significant(1e6 / alone)}")
-    return Headline(asked, word, _capital(f"{why}{', '.join(said)}."), answers)
+    text = f"{why}{', '.join(said)}."
+    return Headline(asked, word, text[0].upper() + text[1:], answers)
 
 
 def _profile(worth: Ways, precision: str, answers: Tuple[Axis, ...]) -> Tuple[str, str]:
@@ -283,10 +284,6 @@ def _when_placed(best: Optional[Way], axis: Axis, enough: float = 1.0) -> str:
         return ""
     objective = "" if axis.name == "time" else f" --objective {axis.name}"
     return f"{placed.text} with `edgedla place{objective}`; as TensorRT places it "
-
-
-def _capital(text: str) -> str:
-    return text[0].upper() + text[1:]
 
 
 def times(ratio: float) -> str:

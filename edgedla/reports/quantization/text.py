@@ -99,7 +99,8 @@ def _lines(r: Quantized) -> List[str]:
         lines.append(f"nodes     {n['dla_int8']} INT8 and {n['dla_fp16']} FP16 on the DLA, {n['gpu_fp32']} on the GPU")
     lines += [score_text(score) for score in r.scores]
     if r.met is not None:
-        lines.append(f"goal      {r.goal}: {goal_word(r)}")
+        word = f"NOT SHOWN: {r.not_shown}" if r.not_shown else "met" if r.met else "NOT met"
+        lines.append(f"goal      {r.goal}: {word}")
     lines += _coverage(r)
     if r.predicted_us:
         p = r.predicted_us
@@ -154,11 +155,6 @@ def group_text(g: ChannelGroup) -> str:
     scale = "" if g.scale is None else f", largest {number(g.absmax, '.3g')} on a scale of {number(g.scale, '.3g')}"
     codes = f"; {g.one_code} round to one level, {g.few_codes} to fewer than 8" if g.few_codes else ""
     return f"output {g.output}: {many}{of}{by} {db(g.sqnr_db)} SQNR (SIMULATED){scale}{codes}"
-
-
-def goal_word(r: Quantized) -> str:
-    """Whether the goal is met, and why that is not shown."""
-    return f"NOT SHOWN: {r.not_shown}" if r.not_shown else "met" if r.met else "NOT met"
 
 
 def judged(r: Quantized) -> str:

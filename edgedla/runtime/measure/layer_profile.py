@@ -225,7 +225,10 @@ def measured_profile(engines: Sequence[EngineTimes], graph: LayerGraph, model: C
     refused: List[DocumentError] = []
     lost: List[Tuple[str, float]] = []
     for e in engines:
-        times = tuple(_layer_time(name, ms, e.times.count) for name, ms in e.times.times_ms.items())
+        times = tuple(
+            LayerTime(name, sum(ms) / e.times.count, statistics.median(ms), statistics.pstdev(ms))
+            for name, ms in e.times.times_ms.items()
+        )
         names = None if e.stage is None else stage_names(plan_of(e.artifact), graph)
         try:
             profiles.append(assign(times, graph, model, _info(e.artifact), e.device, SOURCE, names))
@@ -273,7 +276,3 @@ def _info(artifact: Artifact) -> Optional[EngineInfo]:
         return None
     path = artifact.file("layers")
     return parse_engine_info(read_json(path), str(path))
-
-
-def _layer_time(name: str, ms: Tuple[float, ...], count: int) -> LayerTime:
-    return LayerTime(name, sum(ms) / count, statistics.median(ms), statistics.pstdev(ms))

@@ -97,21 +97,6 @@ def _difference(a: Binding, b: Binding) -> Optional[Tuple[str, object, object]]:
     return next(((k, ours[k], theirs[k]) for k in ours if ours[k] != theirs[k]), None)
 
 
-def placed_on(placement: Union[str, Path, Placement], artifact: Artifact) -> Tuple[str, ...]:
-    """The device of the runner that runs `artifact` as the placement says: its core, GPU where it uses no DLA, or a chain's
-    name.
-
-    One engine runs on the GPU and on one core. A model whose layers a placement spreads over both cores is a chain of
-    engines, which `edgedla build --placement` makes.
-
-    Raises:
-        DocumentError: no placement. UsageError: it does not hold this model, or spreads it over both cores where the artifact
-            is one engine, or the artifact was built from another placement.
-    """
-    document, where = _document(placement)
-    return _placed(_model_of(document, artifact, where), artifact, where)
-
-
 def _document(placement: Union[str, Path, Placement]) -> Tuple[Placement, str]:
     """(the placement, how messages call it)."""
     if not isinstance(placement, (str, Path)):
@@ -156,13 +141,14 @@ def _placed(model: PlacedModel, artifact: Artifact, where: str) -> Tuple[str, ..
 def placed_together(
     placement: Union[str, Path, Placement], artifacts: Sequence[Artifact], whole: bool = True
 ) -> List[Tuple[str, ...]]:
-    """`placed_on` for each of the artifacts, which are all that a placement holds.
+    """The devices of the runner of each artifact, as the placement says: its core, GPU where it uses no DLA, or a chain's name.
 
     Args:
         whole: the placement may hold no other model: its times and memory are those of all models together.
 
     Raises:
-        DocumentError, UsageError: as placed_on; the placement holds a model that is not among the artifacts.
+        DocumentError: no placement. UsageError: it lacks an artifact's model or holds another, spreads it over both cores where
+            the artifact is one engine, or the artifact was built from another placement.
     """
     document, where = _document(placement)
     devices: List[Tuple[str, ...]] = []
@@ -182,7 +168,7 @@ def placed_together(
     return devices
 
 
-def _model_of(document: Placement, artifact: Artifact, where: str, first: Sequence[PlacedModel] = ()) -> PlacedModel:
+def _model_of(document: Placement, artifact: Artifact, where: str, first: Sequence[PlacedModel]) -> PlacedModel:
     """Args:
     first: models of the document that are preferred.
     """

@@ -15,7 +15,7 @@ from edgedla.targets import platform_for
 from edgedla.torch.adaptation.forms import DenseConv, EndingAt
 from edgedla.torch.adaptation.heads import Head, find_head
 from edgedla.torch.adaptation.observing import ObservedCall, observe
-from edgedla.torch.adaptation.rewrites import ACTIVATIONS, BY_FUNCTION, Form, Refused, exchanges
+from edgedla.torch.adaptation.rewrites import ACTIVATIONS, BY_FUNCTION, Form, Refused
 from edgedla.torch.adaptation.surgery import CallInputs, Edit, edit_part, inputs_of_parts, replaced
 from edgedla.torch.exporting import OPSET, Inputs, export, forward_inputs
 
@@ -136,7 +136,8 @@ class _Work:
         if unknown:
             allowed = ", ".join(f"{old}: {new}" for old, new in ACTIVATIONS)
             raise UsageError(f"{unknown[0]} is not an exchange of activations", where="activations", allowed=allowed)
-        for old, new, row in exchanges(wanted):
+        for old, new in wanted.items():
+            row = ACTIVATIONS[old, new]
             for path, part in list(self.module.named_modules()):
                 if type(part) in row.replace:
                     self.module = replaced(self.module, path, row.by())

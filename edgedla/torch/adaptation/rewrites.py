@@ -6,7 +6,7 @@ A rewrite receives a call that the DLA refuses. It returns a Form, or raises Ref
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Callable, Dict, Mapping, Optional, Sequence, Tuple
+from typing import Callable, Dict, Mapping, Optional, Tuple
 
 from torch import nn
 
@@ -77,19 +77,19 @@ def _is_global(call: ObservedCall, shape: Shape) -> bool:
 
 
 def _hard_sigmoid(call: ObservedCall, precision: str) -> Optional[Form]:
-    shape = _map_of(call)
-    if shape is None:
-        raise Refused("it has no channels: its input is not N x C x H x W")
-    return Form(
-        "hard sigmoid", HardSigmoid(shape[1]), "a clip after a scale and an offset, which merge into a convolution"
-    )
+    why = "a clip after a scale and an offset, which merge into a convolution"
+    return Form("hard sigmoid", HardSigmoid(_channels_of(call)), why)
 
 
 def _hard_swish(call: ObservedCall, precision: str) -> Optional[Form]:
+    return Form("hard swish", HardSwish(_channels_of(call)), "scale, clip and product are DLA layers")
+
+
+def _channels_of(call: ObservedCall) -> int:
     shape = _map_of(call)
     if shape is None:
         raise Refused("it has no channels: its input is not N x C x H x W")
-    return Form("hard swish", HardSwish(shape[1]), "scale, clip and product are DLA layers")
+    return shape[1]
 
 
 def _channel_gate(call: ObservedCall, precision: str) -> Optional[Form]:
@@ -159,12 +159,3 @@ ACTIVATIONS: Dict[Tuple[str, str], Exchange] = {
     ("prelu", "leaky_relu"): Exchange((nn.PReLU,), lambda: nn.LeakyReLU(0.25), "a DLA activation with one slope"),
     ("sigmoid", "hardsigmoid"): Exchange((nn.Sigmoid,), nn.Hardsigmoid, "a clip runs in INT8, a sigmoid in FP16"),
 }
-
-
-def exchanges(wanted: Mapping[str, str]) -> Sequence[Tuple[str, str, Exchange]]:
-    """The rows of ACTIVATIONS for, say, {"hardswish": "relu"}.
-
-    Raises:
-        KeyError: no such row.
-    """
-    return [(old, new, ACTIVATIONS[old, new]) for old, new in wanted.items()]

@@ -131,7 +131,8 @@ class RoundingMode(CallMode):
         if isinstance(value, (list, tuple)):
             return type(value)(self._read(v, mode, None) for v in value) if _plain(value) else value
         if mode not in ("int8", "fp16") or not isinstance(value, torch.Tensor) or not value.is_floating_point():
-            return _half_number(value) if mode == "fp16" and axis == _NUMBER else value
+            half = mode == "fp16" and axis == _NUMBER and isinstance(value, float)
+            return float(np.float16(value)) if half else value
         stored = getattr(value, "edgedla_stored", None)
         if stored is not None:
             if stored.state in ("inner", mode):
@@ -243,10 +244,6 @@ def _slot(key: Key, position: Any) -> Optional[int]:
     if position in (1, "weight") and key[1] in WEIGHT_AXIS:
         return WEIGHT_AXIS[key[1]]
     return _NUMBER if key[1] in _WITH_NUMBERS else None
-
-
-def _half_number(value: Any) -> Any:
-    return float(np.float16(value)) if isinstance(value, float) else value
 
 
 def _plain(values: Any) -> bool:

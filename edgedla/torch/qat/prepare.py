@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
+from itertools import zip_longest
+from typing import Any, Callable, Dict, Iterable, Iterator, Mapping, Optional, Sequence, Tuple, Union
 
 import torch
 from torch import nn
@@ -143,15 +144,10 @@ def export_plain(prepared: QatModule, rounded: bool = False) -> Any:
     nodes = tuple((node.name, node.op_type) for node in exported.model.graph.node if node.op_type != "Constant")
     before = tuple(entry for entry in places.nodes if entry[1] != "Constant")
     if nodes != before:
-        other = next((a or b for a, b in _pairs(nodes, before) if a != b), ("", ""))
+        other = next((a or b for a, b in zip_longest(nodes, before) if a != b), ("", ""))
         raise ModelError("the module's forward was changed after prepare_qat", where=other[0] or None)
     exported.model.producer_name = PRODUCER
     return exported.model
-
-
-def _pairs(left: Sequence[Any], right: Sequence[Any]) -> List[Tuple[Any, Any]]:
-    size = max(len(left), len(right))
-    return list(zip([*left, *[None] * (size - len(left))], [*right, *[None] * (size - len(right))]))
 
 
 class _WithWeights(Recorder):
@@ -165,7 +161,7 @@ class _WithWeights(Recorder):
     def on_call(self, key: Key, func: Callable[..., Any], args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Any:
         place = self.places.by_call.get(key)
         if key in self.merged:
-            return super().on_call(key, _first, args, kwargs)
+            return super().on_call(key, lambda *values, **_: values[0], args, kwargs)
         norm = self.places.folded.get(key)
         if place is None or key[1] not in WEIGHT_AXIS or (norm is None and place.mode != "int8"):
             return super().on_call(key, func, args, kwargs)
@@ -198,7 +194,3 @@ def _untraced() -> Iterator[None]:
         yield
     finally:
         torch._C._set_tracing_state(state)
-
-
-def _first(*args: Any, **_: Any) -> Any:
-    return args[0]

@@ -1,0 +1,94 @@
+"""torchvision's detectors before training: what a DLA runs of them, whole and without their decoding, and what adapt gains.
+
+python benchmarks/train/detectors.py --out detectors.json     some 3 CPU minutes; weights are random and do not matter
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any, Callable, Dict
+
+import torch
+from torch import nn
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
+
+from provenance import provenance  # noqa: E402
+
+from edgedla.errors import EdgedlaError  # noqa: E402
+from edgedla.io.files import write_atomic  # noqa: E402
+from edgedla.regions import CheckReport  # noqa: E402
+from edgedla.torch import adapt, check  # noqa: E402
+
+TARGET, SIDE = "orin-nx-16gb", 320
+NETWORKS = (
+    "ssdlite320_mobilenet_v3_large", "ssd300_vgg16", "fasterrcnn_mobilenet_v3_large_320_fpn", "retinanet_resnet50_fpn",
+    "fcos_resnet50_fpn", "keypointrcnn_resnet50_fpn",
+)  # fmt: skip
+
+
+class Heads(nn.Module):
+    """Pyramid and heads, or the region proposals' head: anchors, loss and decoding stay with the detector."""
+
+    def __init__(self, detector: Any) -> None:
+        super().__init__()
+        self.backbone = detector.backbone
+        self.head = detector.head if hasattr(detector, "head") else detector.rpn.head
+
+    def forward(self, x: torch.Tensor) -> Any:
+        found = self.head(list(self.backbone(x).values()))
+        return tuple(found.values()) if isinstance(found, dict) else tuple(part for parts in found for part in parts)
+
+
+def made(name: str) -> Any:
+    from torchvision.models import detection
+
+    torch.manual_seed(0)
+    sizes = {} if "320" in name or "300" in name else {"min_size": SIDE, "max_size": SIDE}
+    return getattr(detection, name)(weights=None, weights_backbone=None, **sizes).eval()
+
+
+def counts(report: CheckReport) -> Dict[str, int]:
+    return {"dla": report.totals.layers_dla, "gpu": report.totals.layers_gpu, "loadables": report.totals.regions}
+
+
+def told(module: nn.Module, ask: Callable[[nn.Module], CheckReport]) -> Any:
+    """The counts, or why there is no answer."""
+    try:
+        return counts(ask(module))
+    except EdgedlaError as e:
+        return f"{e}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", choices=NETWORKS, action="append", help="these networks alone")
+    parser.add_argument("--out", type=Path)
+    given = parser.parse_args()
+    x, rows = torch.rand(1, 3, SIDE, SIDE), []
+    asks: Dict[str, Callable[[nn.Module], CheckReport]] = {
+        "torchscript": lambda m: check(m, x, target=TARGET, precision="int8"),
+        "dynamo": lambda m: check(m, x, target=TARGET, precision="int8", exporter="dynamo"),
+        "adapted": lambda m: adapt(m, x, target=TARGET).after,
+    }
+    for name in given.only or NETWORKS:
+        detector = made(name)
+        for what, module in (("whole", detector), ("without decoding", Heads(detector).eval())):
+            row = {"network": name, "module": what, **{how: told(module, ask) for how, ask in asks.items()}}
+            rows.append(row)
+            print(json.dumps(row), flush=True)
+    if given.out is not None:
+        document = {
+            "provenance": provenance(("torch", "torchvision", "onnx", "onnxscript")),
+            "target": TARGET,
+            "rows": rows,
+        }
+        write_atomic(given.out, json.dumps(document, indent=1))
+
+
+if __name__ == "__main__":
+    main()
