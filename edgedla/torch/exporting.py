@@ -216,7 +216,7 @@ def _exported(source: Any, args: Tuple[Any, ...], names: Sequence[str], opset: i
     """
     from onnx_ir.passes.common import RemoveUnusedNodesPass
 
-    program = torch.onnx.export(
+    program: Any = torch.onnx.export(
         source, args, dynamo=True, input_names=list(names), verbose=False, opset_version=max(opset, 18), optimize=False
     )
     RemoveUnusedNodesPass()(program.model)
