@@ -32,6 +32,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--update-golden", action="store_true", help="rewrite the golden files with what the code prints now"
     )
     parser.addoption("--slow", action="store_true", help="run the tests marked slow too")
+    parser.addoption("--long", action="store_true", help="run the tests marked long too, as EDGEDLA_TESTS=all does")
     parser.addoption(
         "--again",
         action="store_true",
@@ -54,6 +55,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item
         key=lambda item: ("slow" not in item.keywords, "test_commands" not in item.nodeid, "once" not in item.keywords)
     )
     left_out = {} if config.getoption("--slow") else {"slow": "slow: run it with --slow"}
+    if not config.getoption("--long") and os.environ.get("EDGEDLA_TESTS") != "all":
+        left_out["long"] = "long: run it with --long"
     if config.getoption("--again"):
         left_out["once"] = "once: it says nothing about another Python"
     for item in items:

@@ -12,7 +12,7 @@ from edgedla.builder import HostSession, build, load_artifact
 from edgedla.builder.host.accuracy import TOLERANCE_REL_L2
 from edgedla.builder.request import BuildRequest
 
-pytestmark = pytest.mark.once
+pytestmark = [pytest.mark.once, pytest.mark.long]
 
 NETS = ("tv_resnet18", "tv_mobilenet_v2", "tv_squeezenet1_1", "timm_ghostnet_100", "tv_shufflenet_v2_x1_0")
 

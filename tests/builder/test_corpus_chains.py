@@ -20,7 +20,7 @@ from edgedla.errors import BuildError
 from edgedla.importers import load_onnx
 from tests.builder.chain_placements import TARGET, Devices, on_one_core, placed, runs
 
-pytestmark = pytest.mark.once
+pytestmark = [pytest.mark.once, pytest.mark.long]
 
 #: Skip connections, grouped convolutions with channel shuffles (5-D tensors, static shape arithmetic), and branches.
 NETS = ("tv_resnet18", "tv_shufflenet_v2_x1_0", "tv_googlenet")

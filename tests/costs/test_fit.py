@@ -57,6 +57,7 @@ UNLIKE_THE_OTHERS = (
 )
 
 
+@pytest.mark.long
 def test_int8_networks_of_the_dla_table_within_ten_percent(fitted) -> None:
     assert mean_error(fitted, "dla2-int8", "throughput") <= 0.10
 

@@ -23,6 +23,8 @@ pytestmark = pytest.mark.once
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md")), *sorted(ROOT.glob("examples/*/README.md"))]
+#: README and examples run in every suite, the other pages with --long.
+RUN_PAGES = [p if p.name == "README.md" else pytest.param(p, marks=pytest.mark.long) for p in PAGES]
 BLOCK = re.compile(r"^```(\w*)([^\n]*)\n(.*?)^```$", re.M | re.S)
 #: A page may say which programs its commands need beside edgedla: `<!-- needs: sshd -->`.
 NEEDS = re.compile(r"<!-- needs: (.*?) -->")
@@ -87,7 +89,11 @@ def test_shown_output_is_matched_with_placeholders(expected: List[str], actual: 
     assert matches(expected, actual) == answer
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+def name_of(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_every_code_block_has_a_language_and_is_run_or_exempt(page: Path) -> None:
     for language, _, body, line in blocks(page):
         assert language, f"{page}:{line}: say which language this block is in"
@@ -96,7 +102,7 @@ def test_every_code_block_has_a_language_and_is_run_or_exempt(page: Path) -> Non
                 assert NOT_RUN.match(text), f"{page}:{line}: {text!r} is a command: write it as a console block"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+@pytest.mark.parametrize("page", RUN_PAGES, ids=name_of)
 def test_python_blocks_of_pages_run(page: Path, tmp_path: Path) -> None:
     # ```python torch needs that library.
     known = [
@@ -111,7 +117,7 @@ def test_python_blocks_of_pages_run(page: Path, tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+@pytest.mark.parametrize("page", RUN_PAGES, ids=name_of)
 def test_commands_of_pages_print_the_shown_output(page: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     wrong, actual = follow(page, tmp_path, Path(sys.executable).parent)
     if wrong and request.config.getoption("--update-golden"):

@@ -20,6 +20,7 @@ AGAIN = "the picture is stale: make pictures PICTURES="
 LONG = ("quantize", "sweep", "place", "notebook")
 
 pytestmark = [
+    pytest.mark.long,
     pytest.mark.once,
     pytest.mark.skipif(sys.version_info < (3, 10), reason="fix needs Python 3.10"),
 ]

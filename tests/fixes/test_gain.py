@@ -221,6 +221,7 @@ def test_a_refused_model_names_fix_where_that_makes_it_accepted(
     assert "edgedla fix" not in capsys.readouterr().err
 
 
+@pytest.mark.long
 @pytest.mark.once
 @pytest.mark.skipif(not CORPUS.is_dir(), reason="the corpus is not beside the checkout")
 @pytest.mark.parametrize("target", ["agx-orin-64gb", "xavier-nx-8gb"])

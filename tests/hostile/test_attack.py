@@ -23,7 +23,7 @@ from tests.hostile import (  # noqa: E402
     attack_soak,
 )
 
-pytestmark = pytest.mark.once
+pytestmark = [pytest.mark.once, pytest.mark.long]
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -203,6 +203,7 @@ def unlocked() -> float:
     return stretch(yolo_samples()["p587"].row, fitted.values())
 
 
+@pytest.mark.long
 def test_loadables_of_yolo_on_the_dla_are_within_their_spread() -> None:
     samples = yolo_samples()
     assert len(samples) == 7

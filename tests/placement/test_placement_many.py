@@ -88,6 +88,7 @@ def test_two_networks_on_cores_that_differ_are_proven() -> None:
     assert (solution.solver, solution.optimal) == ("rounds", True)
 
 
+@pytest.mark.long
 def test_three_networks_beat_every_whole_model_assignment() -> None:
     request = PlacementRequest("agx-orin-64gb", precision="int8", objective="makespan")
     graphs = [network(name) for name in ("resnet18", "mobilenet_v2", "googlenet_caffe")]
