@@ -87,6 +87,7 @@ def _deployed(
     model: Any, example_inputs: Any, request: DeployRequest, folder: Path, keeper: Any, say: Optional[Say],
     progress: Optional[Progress], fresh: bool,
 ) -> Deployment:  # fmt: skip
+    budget = Budget(request.budget_s)
     require_device(request)
     work = folder / WORK
     if fresh:
@@ -95,7 +96,6 @@ def _deployed(
                 remove_folder(entry)
     record(work, model)
     source, conversion, wide, front, untrained = as_source(model, example_inputs, work, request, say)
-    budget = Budget(request.budget_s)
     steps, parts = _steps(request, Store(work, say), source)
     types = steps.types(wide) if wide is not None else ((steps.converted,) if steps.converted else ())
     search = Search(steps, budget, progress or (lambda phase, done, of: None))
@@ -167,9 +167,7 @@ def _final(
 
     def scored(candidate: Candidate) -> Mapping[str, Any]:
         if candidate.name not in scores:
-            assert candidate.artifact is not None
-            digest = load_artifact(candidate.artifact).digest
-            scores[candidate.name] = steps.score(candidate.artifact, digest, "final", candidate.name).value
+            scores[candidate.name] = steps.final_score(candidate)
         return scores[candidate.name]
 
     standing = list(search.passed)

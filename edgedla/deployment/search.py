@@ -62,7 +62,7 @@ class Search:
         self._progress = progress
         self._refusal: Optional[ModelError] = None
         self._failure: Optional[RunError] = None
-        self._one_s = 0.0
+        self._one_s = self._final_s = 0.0
 
     def run(self) -> Candidate:
         """The best candidate within the level and the budget.
@@ -86,8 +86,8 @@ class Search:
         store = self.steps.store
         store.failed_in = ""
         try:
-            # The kept candidates are scored once more, on the final samples; one took this long with its build.
-            self.budget.reserve_s = self._one_s * (len(self.passed) + 1)
+            # What this level keeps and what was kept before is scored on the final samples too; then the result is published.
+            self.budget.reserve_s = self._final_s * len(self.passed) + self._one_s
             with self.budget.bound():
                 work()
         except _MAY_FAIL as e:
@@ -117,6 +117,10 @@ class Search:
             self._note(name, 0, "failed", e.what)
             return
         self._one_s = time.monotonic() - began
+        if self.budget.seconds is not None:
+            # Needed in any case; done now, it shows how long the others' will take: intervals of mAP take longer than the runs.
+            self.steps.final_score(candidate)
+            self._final_s = time.monotonic() - began - self._one_s
         self.first = self.best = candidate
         self.passed.append(candidate)
         self._note(candidate.name, 0, "kept", "where every other step begins", after=candidate.value(self.request.objective),

@@ -12,6 +12,7 @@ import numpy as np
 
 from edgedla.accuracy.metrics import Metric
 from edgedla.accuracy.plain.float32_model import Turned
+from edgedla.builder import load_artifact
 from edgedla.builder.existing_artifact import computed_by
 from edgedla.deployment.candidate import Candidate
 from edgedla.deployment.data import CHECKED, Parts
@@ -228,7 +229,6 @@ class Steps:
 
         def make(folder: Path) -> Dict[str, Any]:
             from edgedla.accuracy.evaluate import evaluate
-            from edgedla.builder import load_artifact
             from edgedla.deployment.networks import artifact_network
 
             network, runner = artifact_network(load_artifact(artifact), name)
@@ -243,6 +243,11 @@ class Steps:
             "samples": self.parts.identity, "max_drop": self.request.max_drop,
         }  # fmt: skip
         return self.store.step("score", rests_on, make, f"scoring on the {part} samples: {name}")
+
+    def final_score(self, candidate: Candidate) -> Mapping[str, Any]:
+        """`score` of a built candidate on the final samples."""
+        assert candidate.artifact is not None
+        return self.score(candidate.artifact, load_artifact(candidate.artifact).digest, "final", candidate.name).value
 
     def measure(self, artifact: Path, digest: str, name: str) -> Step:
         """Times an artifact on this device. Value: "latency_us" (median per frame), "throughput_fps", "frames"."""

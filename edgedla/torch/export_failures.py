@@ -21,7 +21,7 @@ _OF_THE_DATA = (
 DYNAMO_FITS = (2, 7)
 
 
-def export_failure(error: Exception, last: Any) -> ModelError:
+def export_failure(error: BaseException, last: Any) -> ModelError:
     """The failure in one line: its two innermost causes, because outer errors only say which step failed."""
     chain: List[str] = []
     cause: Optional[BaseException] = error

@@ -173,7 +173,7 @@ def _torchscript(
             torch.onnx.export(
                 module, args, stream, dynamo=False, opset_version=opset, input_names=list(names), do_constant_folding=True
             )  # fmt: skip
-    except Exception as e:
+    except (Exception, SystemExit) as e:
         raise export_failure(e, recorder.calls[-1] if recorder.calls else None) from e
     model = onnx.load_model_from_string(stream.getvalue())
     if recorder.autocast:
@@ -197,11 +197,11 @@ def _dynamo(module: nn.Module, args: Tuple[Any, ...], names: Sequence[str], opse
         raise EnvironmentMissing("the dynamo exporter needs onnxscript", hint="pip install 'edgedla[torch]'") from e
     try:
         program = _exported(torch.export.export(module, args, strict=False), args, names, opset)
-    except Exception:
+    except (Exception, SystemExit):
         # Given the module itself, torch.onnx.export has other ways to capture it, and names what fails.
         try:
             program = _exported(module, args, names, opset)
-        except Exception as e:
+        except (Exception, SystemExit) as e:
             raise export_failure(e, None) from e
     model = program.model_proto
     _mend_places(model, _places(module, args))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import inspect
 import os
@@ -54,7 +55,9 @@ def onnx_of_factory(
 
     torch = import_torch()
     library = _LIBRARY.match(text)
-    made = _of_library(text, library, torch) if library else _made(text, torch)
+    # What the user's code prints is no part of our answer.
+    with contextlib.redirect_stdout(sys.stderr):
+        made = _of_library(text, library, torch) if library else _made(text, torch)
     module, inputs = made if isinstance(made, tuple) and len(made) == 2 else (made, None)
     if not isinstance(module, torch.nn.Module):
         raise UsageError(
@@ -122,7 +125,7 @@ def _made(text: str, torch: Any) -> Any:
         if e.name is not None and (name == e.name or name.startswith(e.name + ".")):
             raise UsageError(f"there is no Python module {name}", where=text, hint="see sys.path, or install it") from e
         raise ModelError(f"{name} cannot be imported: {e}", where=text) from e
-    except Exception as e:
+    except (Exception, SystemExit) as e:
         raise ModelError(f"{name} cannot be imported: {type(e).__name__}: {e}", where=text) from e
     for part in attribute.split("."):
         if not hasattr(value, part):
@@ -136,13 +139,14 @@ def _made(text: str, torch: Any) -> Any:
         raise UsageError(f"{attribute} is {type(value).__name__}", where=text, allowed="a function without arguments")
     try:
         return value()
-    except Exception as e:
+    except (Exception, SystemExit) as e:
         raise ModelError(f"{attribute}() fails: {type(e).__name__}: {e}", where=text) from e
 
 
 def _functions(module: Any) -> List[str]:
-    name = getattr(module, "__name__", "")
-    return sorted(n for n, v in vars(module).items() if inspect.isfunction(v) and v.__module__ == name and n[0] != "_")
+    held = getattr(module, "__dict__", {})
+    name = held.get("__name__", "")
+    return sorted(n for n, v in held.items() if inspect.isfunction(v) and v.__module__ == name and n[0] != "_")
 
 
 def example_from_shapes(

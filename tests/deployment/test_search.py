@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional
 
 import numpy as np
 import pytest
@@ -62,6 +62,9 @@ class StepsOfTimes:
 
     def built(self, candidate: Candidate) -> Candidate:
         return replace(candidate, score={"drop": 0.0, "metric": "l2"})
+
+    def final_score(self, candidate: Candidate) -> Dict[str, Any]:
+        return {"drop": 0.0, "metric": "l2"}
 
 
 @pytest.mark.parametrize(
@@ -276,3 +279,30 @@ def test_int8_that_changed_the_model_is_offered_with_the_changed_one(tmp_path: P
 
 def test_trials_and_candidates_are_not_changed_afterwards() -> None:
     assert changeable("deployment") == {"Deployment"}
+
+
+@pytest.mark.parametrize(("seconds", "scored"), [(None, []), (1e6, ["the model as it is"])])
+def test_with_a_budget_the_first_final_score_shows_how_long_the_others_will_take(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: Optional[float], scored: List[str]
+) -> None:
+    """Intervals of mAP take longer than the runs, so that the time of a build says little about them."""
+    clock = SimpleNamespace(now=0.0)
+    monkeypatch.setattr("edgedla.deployment.search.time", SimpleNamespace(monotonic=lambda: clock.now))
+    steps, seen = StepsOfTimes(tmp_path, {}, ""), []
+
+    def taking(taken_s: float, work: Callable[[Candidate], Any]) -> Callable[[Candidate], Any]:
+        def step(candidate: Candidate) -> Any:
+            clock.now += taken_s
+            return work(candidate)
+
+        return step
+
+    monkeypatch.setattr(steps, "built", taking(2.0, steps.built))
+    monkeypatch.setattr(steps, "final_score", taking(30.0, lambda c: seen.append(c.name)))
+    budget = Budget(seconds)
+    search = Search(steps, budget, lambda phase, done, of: None)
+    search.run()
+    assert seen == scored
+    assert len(search.passed) == 2
+    # One kept before the last level began and one that it adds; the first is scored already.
+    assert budget.reserve_s == (30.0 + 2.0 if scored else 2.0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import json
 from pathlib import Path
 from typing import Iterator, List, Tuple
 
@@ -47,3 +48,11 @@ def test_an_import_of_a_missing_name_is_detected() -> None:
         "def run():\n    from edgedla.runtime.arenas import limit_arenas\n    from edgedla.processes.malloc import nothing\n"
     )
     assert missing(tree) == ["edgedla.runtime.arenas.limit_arenas", "edgedla.processes.malloc.nothing"]
+
+
+def test_each_mutant_by_hand_stands_once_in_its_file() -> None:
+    rows = json.loads((ROOT / "benchmarks/named_mutants.json").read_text(encoding="utf-8"))["mutants"]
+    counts = {
+        (row["path"], row["old"]): (ROOT / row["path"]).read_text(encoding="utf-8").count(row["old"]) for row in rows
+    }
+    assert {key: count for key, count in counts.items() if count != 1} == {}

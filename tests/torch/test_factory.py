@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,7 @@ def test_check_accepts_a_factory(user_package: Path, capsys: pytest.CaptureFixtu
         ("user_nets:broken", 3, "no weights here"),
         ("user_nets:number", 2, "int"),
         ("user_nets:text", 2, "an nn.Module"),
+        ("os:abort.x", 2, "os has no abort.x"),
     ],
 )
 def test_errors_of_a_factory_are_reported_with_their_exit_code(
@@ -82,6 +84,37 @@ def test_errors_of_a_factory_are_reported_with_their_exit_code(
 
 
 ORIN = ["--target", "agx-orin-64gb"]
+
+
+@pytest.mark.parametrize(
+    ("top", "forward", "before", "message"),
+    [
+        ("raise SystemExit(0)", "pass", "pass", "cannot be imported: SystemExit: 0"),
+        ("pass", "pass", "sys.exit('all done')", "make() fails: SystemExit: all done"),
+        ("pass", "raise SystemExit(0)", "pass", "PyTorch cannot export the module: 0"),
+        ("pass", "raise SystemExit", "pass", "PyTorch cannot export the module: SystemExit"),
+    ],
+)
+def test_code_that_ends_the_process_ends_no_command_with_success(
+    user_package: Path, top: str, forward: str, before: str, message: str, capsys: pytest.CaptureFixture
+) -> None:
+    lines = ("import sys, torch", top, "class Net(torch.nn.Module):", "    def forward(self, x):", f"        {forward}",
+             "        return x.relu()", "def make():", f"    {before}", "    return Net(), torch.zeros(1, 3, 4, 4)")  # fmt: skip
+    name = f"ends_{abs(hash((top, forward, before)))}"
+    (user_package / f"{name}.py").write_text("\n".join(lines))
+    assert exit_code_of(["check", f"{name}:make", *ORIN]) == 3
+    assert message in capsys.readouterr().err
+
+
+def test_what_users_code_prints_is_no_part_of_an_answer(user_package: Path, capsys: pytest.CaptureFixture) -> None:
+    text = (
+        "import torch\nprint('[')\ndef make():\n    print('{')\n    return torch.nn.ReLU(), torch.zeros(1, 3, 4, 4)\n"
+    )
+    (user_package / "prints.py").write_text(text)
+    assert exit_code_of(["layers", "prints:make", *ORIN, "--format", "json"]) == 0
+    shown = capsys.readouterr()
+    assert json.loads(shown.out)["document"] == "edgedla.layers"
+    assert shown.err.startswith("[\n{\n")
 
 
 def test_every_verb_takes_a_factory_as_check_does(user_package: Path, capsys: pytest.CaptureFixture) -> None:

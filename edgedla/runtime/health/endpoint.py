@@ -26,8 +26,6 @@ PATHS = ("/", "/metrics")
 #: Answers 200 or 503, for probes by Kubernetes, Ansible and load balancers.
 HEALTH_PATH = "/healthz"
 Health = Callable[[], Tuple[bool, str]]
-
-
 #: Visitors may use this fraction (1 / SHARE) of the process's descriptors: without any, cameras and outputs would fail.
 SHARE = 8
 
@@ -55,6 +53,25 @@ def _descriptors() -> int:
         return sys.maxsize
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return sys.maxsize if soft == resource.RLIM_INFINITY else soft
+
+
+class QuietHandler(BaseHTTPRequestHandler):
+    """Answers whole bodies and keeps no log: visitors choose their paths, and an address may contain a token."""
+
+    timeout = SILENCE_S
+
+    def answer(self, status: int, kind: str, body: bytes) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def version_string(self) -> str:
+        return "edgedla"
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
 
 
 class BoundedServer(socketserver.ThreadingTCPServer):
@@ -162,9 +179,7 @@ def serve(
         OSError: the address is in use, or is not this machine's.
     """
 
-    class Handler(BaseHTTPRequestHandler):
-        timeout = SILENCE_S
-
+    class Handler(QuietHandler):
         def do_GET(self) -> None:
             path, host = self.path.partition("?")[0], self.headers.get("Host", "")
             # A scraper of HTTP/1.0 sends none; a browser always does.
@@ -177,19 +192,6 @@ def serve(
                 self.answer(200, content_type, page())
             else:
                 self.send_error(404)
-
-        def answer(self, status: int, kind: str, body: bytes) -> None:
-            self.send_response(status)
-            self.send_header("Content-Type", kind)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def version_string(self) -> str:
-            return "edgedla"
-
-        def log_message(self, format: str, *args: object) -> None:
-            """Requests are not logged: visitors choose their paths."""
 
     with BoundedServer((address, port), Handler) as server:
         thread = threading.Thread(target=server.serve_forever, name="edgedla-prometheus", daemon=True)

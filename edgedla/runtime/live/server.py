@@ -9,13 +9,12 @@ import logging
 import threading
 from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from edgedla.errors import RunError
-from edgedla.runtime.health.endpoint import BoundedServer
+from edgedla.runtime.health.endpoint import BoundedServer, QuietHandler
 from edgedla.runtime.hosts import is_this_machine, may_ask, refused, serving_hint
 from edgedla.runtime.live.scenes import Scene, Scenes
 from edgedla.runtime.live.state import State, Warnings
@@ -57,7 +56,7 @@ class Site:
     names: Tuple[str, ...] = ()
 
 
-class Handler(BaseHTTPRequestHandler):
+class Handler(QuietHandler):
     """Read-only; every answer has the headers HEADERS."""
 
     site: Site
@@ -69,20 +68,20 @@ class Handler(BaseHTTPRequestHandler):
         parts = urlsplit(self.path)
         host = self.headers.get("Host", "")
         if not self.site.token and not may_ask(host, self.site.names):
-            return self._send(421, "text/plain; charset=utf-8", refused(host).encode())
+            return self.answer(421, "text/plain; charset=utf-8", refused(host).encode())
         if self.site.token and not self._has_token(parse_qs(parts.query)):
             return None
         path = unquote(parts.path)
         if path == "/":
-            return self._send(200, "text/html; charset=utf-8", page(self.site.state.document()))
+            return self.answer(200, "text/html; charset=utf-8", page(self.site.state.document()))
         if path == "/style.css":
-            return self._send(
+            return self.answer(
                 200, "text/css; charset=utf-8", SHEET.read_bytes() + (TEMPLATES / "live.css").read_bytes()
             )
         if path == "/live.js":
-            return self._send(200, "text/javascript; charset=utf-8", (TEMPLATES / "live.js").read_bytes())
+            return self.answer(200, "text/javascript; charset=utf-8", (TEMPLATES / "live.js").read_bytes())
         if path == "/state.json":
-            return self._send(200, "application/json", json.dumps(self.site.state.document()).encode())
+            return self.answer(200, "application/json", json.dumps(self.site.state.document()).encode())
         return self._picture(path)
 
     def _picture(self, path: str) -> None:
@@ -90,13 +89,13 @@ class Handler(BaseHTTPRequestHandler):
         folder, _, name = key.partition("/")
         scene = self.site.scenes.by_source.get("" if name == "-" else name) if folder == "camera" and dot else None
         if scene is None or ending not in ("jpg", "mjpg"):
-            return self._send(404, "text/plain", b"nothing here\n")
+            return self.answer(404, "text/plain", b"nothing here\n")
         if ending == "mjpg":
             return self._stream(scene)
         data = scene.jpeg(PICTURE_S)
         if not data:
-            return self._send(503, "text/plain", b"no picture yet\n")
-        return self._send(200, "image/jpeg", data)
+            return self.answer(503, "text/plain", b"no picture yet\n")
+        return self.answer(200, "image/jpeg", data)
 
     def _stream(self, scene: Scene) -> None:
         self.server.watches(self.connection)
@@ -127,7 +126,7 @@ class Handler(BaseHTTPRequestHandler):
             morsel = None
         if self._same(bearer) or (morsel is not None and self._same(morsel.value)):
             return True
-        self._send(401, "text/plain", b"the address needs its token: /?token=...\n")
+        self.answer(401, "text/plain", b"the address needs its token: /?token=...\n")
         return False
 
     def _same(self, given: str) -> bool:
@@ -137,19 +136,6 @@ class Handler(BaseHTTPRequestHandler):
         for name, value in HEADERS.items():
             self.send_header(name, value)
         super().end_headers()
-
-    def _send(self, status: int, kind: str, body: bytes) -> None:
-        self.send_response(status)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def version_string(self) -> str:
-        return "edgedla"
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Requests are not logged: the address may contain the token."""
 
 
 def page(document: Dict[str, Any]) -> bytes:
