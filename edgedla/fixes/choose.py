@@ -103,6 +103,11 @@ class Chooser:
         self._seen: Dict[FrozenSet[Key], Tuple[Figures, Tuple[Applied, ...]]] = {}
         self._loadables: Dict[FrozenSet[Key], Dict[Key, Optional[int]]] = {}
 
+    @property
+    def all_sites(self) -> Tuple[Applied, ...]:
+        """Every site, whether it pays or not."""
+        return self._trial(frozenset())[1]
+
     def choose(self) -> Choice:
         after, sites = self._trial(frozenset())
         if self._enough(after):

@@ -192,12 +192,13 @@ def fix_gain(
     rewrites = wanted_rewrites((), (), purpose, 0.0, precision)
     fold_constants(work)
     sure = partial(pays, before, purpose=purpose)
-    after = Chooser(work, goal, rewrites, judge, "latency", sure).choose().after
+    chooser = Chooser(work, goal, rewrites, judge, "latency", sure)
+    after, found = chooser.choose().after, frozenset(site.rewrite for site in chooser.all_sites)
     if purpose != "hybrid" or sure(after):
-        return FixGain(sure(after), after.latency_us)
+        return FixGain(sure(after), after.latency_us, None, found)
     cut = wanted_rewrites((DECODER_CUT,), (), purpose, 0.0, precision)
     short = Chooser(work, replace(goal, change_outputs=True), cut, judge, "latency", sure).choose().after
-    return FixGain(False, after.latency_us, short.latency_us if sure(short) else None)
+    return FixGain(False, after.latency_us, short.latency_us if sure(short) else None, found)
 
 
 def _path_of(model: Any) -> str:

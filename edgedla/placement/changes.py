@@ -9,11 +9,9 @@ from edgedla.graph import LayerGraph
 from edgedla.regions.cap import subgraphs_per_core
 from edgedla.regions.ranking import in_order, removals
 from edgedla.regions.report import CheckReport
-from edgedla.regions.values import RankedChange, SlowerChanges
+from edgedla.regions.values import LEAST_GAIN, RankedChange, SlowerChanges
 from edgedla.rules.verdict import Verdict
 
-#: Times that differ by less than this share count as equal.
-SAME = 1e-3
 #: applied remedies -> microseconds of one frame, as TensorRT places the network: `Pricer.latency_us`.
 Timer = Callable[[FrozenSet[str]], float]
 
@@ -21,7 +19,7 @@ Timer = Callable[[FrozenSet[str]], float]
 def by_time(
     report: CheckReport, graph: LayerGraph, verdicts: Sequence[Verdict], timer: Timer, every: bool = False
 ) -> Tuple[Tuple[RankedChange, ...], Optional[SlowerChanges]]:
-    """(the report's changes that make a frame faster, the one that saves most first; the changes that make it slower).
+    """(the report's changes that save LEAST_GAIN of a frame or more, the one that saves most first; the changes that do not).
 
     The ranking by layers and MACs proposes changes; those that remove layers which the DLA runs slowly come on top. Often
     they only help together, because each by itself adds a loadable. So the search starts with all of them, and repeatedly drops
@@ -42,12 +40,12 @@ def by_time(
     without: List[float] = []
     while remaining:
         without = [timer(fixes_of(c for c in remaining if c is not change)) for change in remaining]
-        if min(without) >= now * (1 - SAME):
+        if now <= min(without) * (1 - LEAST_GAIN):
             break
         now = min(without)
         del remaining[without.index(now)]
     before = timer(frozenset())
-    if now >= before * (1 - SAME):
+    if now > before * (1 - LEAST_GAIN):
         remaining = []
     order = sorted(range(len(remaining)), key=lambda i: (-without[i], i))
     ranking = in_order(graph, verdicts, [remaining[i] for i in order], limit, report.precision)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Dict, NamedTuple, Optional, Tuple
+from typing import Any, Dict, FrozenSet, NamedTuple, Optional, Tuple
 
 from edgedla.rules.verdict import Support
 
@@ -244,11 +244,13 @@ class FixGain(NamedTuple):
             unknown.
         cut_us: where it does not pay and all outputs stay: one frame's time without the decoder behind the last convolutions, if
             that pays. Unknown: None.
+        rewrites: ids of those that have a place in the model.
     """
 
     pays: bool
     latency_us: Optional[float]
     cut_us: Optional[float] = None
+    rewrites: FrozenSet[str] = frozenset()
 
 
 class GivenCosts(NamedTuple):

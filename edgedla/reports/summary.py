@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Iterator, List, NamedTuple, Tuple
 
 from edgedla.regions.report import CheckReport
-from edgedla.reports.layer_groups import unknowns
+from edgedla.regions.values import Placed
+from edgedla.reports.layer_groups import is_unknown, unknowns
 from edgedla.reports.page.numbers import milliseconds, significant
 from edgedla.reports.words import count, percent
 
@@ -41,11 +42,16 @@ def sentence(report: CheckReport) -> str:
     if report.strict is not None and report.strict.passes is False:
         return headline(report).text
     live = totals.layers_dla + totals.layers_gpu
-    text = f"{totals.layers_dla} of {live} layers run on the DLA."
-    n = unknowns(report)
+    text, n = f"{totals.layers_dla} of {live} layers run on the DLA{_refused(report)}.", unknowns(report)
     if n:
         text += f" {n} {'is' if n == 1 else 'are'} unknown and counted on the GPU."
     return text
+
+
+def _refused(report: CheckReport) -> str:
+    """`, 42 on the GPU`: the layers that surely run there."""
+    refused = sum(layer.placed is Placed.GPU and not is_unknown(layer) for layer in report.layers)
+    return f", {refused} on the GPU" if refused else ""
 
 
 def headline(report: CheckReport) -> Headline:
@@ -71,8 +77,8 @@ def headline(report: CheckReport) -> Headline:
         )
     n = unknowns(report)
     if n:
-        open_ones = f"{n} {'layer is' if n == 1 else 'layers are'} unknown"
-        return Headline("unknown", f"UNKNOWN IN PART: {open_ones}; {share} on the DLA in {loadables}")
+        parts = f"{share} on the DLA in {loadables}{_refused(report)}, {n} unknown"
+        return Headline("unknown", f"UNKNOWN IN PART: {parts}")
     if report.strict is not None and report.strict.passes is None:
         return Headline("unknown", f"UNKNOWN whether the {build_kind(report)} succeeds; {share} on the DLA")
     if live == 0:

@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Iterable
+from typing import Iterable, Tuple
 
 from edgedla.regions.report import CheckReport, LayerReport
 from edgedla.regions.values import RankedChange
 from edgedla.reports.page.numbers import milliseconds
+from edgedla.rules.remedies import remedies
 
 
-def fix_text(fixes: Iterable[str]) -> str:
-    """Remedies by title, with their ids: `Use a narrower input (narrower-input)`."""
-    from edgedla.rules.docs import fixes as load_fixes
+def fix_text(report: CheckReport, fixes: Iterable[str]) -> str:
+    """Remedies by title, with their ids and the rewrites that make them: `Use a narrower input (narrower-input)`."""
+    texts = []
+    for fix in fixes:
+        by = "".join(f", by `edgedla fix`: {', '.join(names)}" for names in filter(None, [made_by(report, fix)]))
+        texts.append(f"{remedies()[fix].title} ({fix}{by})" if fix in remedies() else fix)
+    return "; ".join(texts)
 
-    entries = load_fixes()
-    return "; ".join(f"{entries[fix]['title']} ({fix})" if fix in entries else fix for fix in fixes)
+
+def made_by(report: CheckReport, fix: str) -> Tuple[str, ...]:
+    """The rewrites of `edgedla fix` that make a remedy: those with a place in the model, where that was tried."""
+    known = remedies()[fix].rewrites if fix in remedies() and remedies()[fix].effect != "stays" else ()
+    gain = report.fix_gain
+    return tuple(name for name in known if gain is None or name in gain.rewrites)
 
 
 def remedy_text(fix: str) -> str:
     """What to do, in one or two sentences; "" for an unknown remedy."""
-    from edgedla.rules.docs import fixes as load_fixes
-
-    return load_fixes()[fix]["text"] if fix in load_fixes() else ""
+    return remedies()[fix].text if fix in remedies() else ""
 
 
 def percent(share: float) -> str:

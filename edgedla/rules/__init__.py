@@ -8,7 +8,7 @@ from edgedla.rules.ruleset import RuleSet, load_rules
 from edgedla.rules.verdict import Effect, Finding, Support, Verdict
 
 if TYPE_CHECKING:
-    from edgedla.rules.docs import all_rules, explain, fixes, rule_for, rules_markdown, sources
+    from edgedla.rules.docs import all_rules, explain, rule_for, rules_markdown, sources
     from edgedla.rules.rule import Case, Rule
     from edgedla.rules.scope import Scope
 
@@ -19,7 +19,6 @@ _LATER = {
     "Scope": "scope",
     "all_rules": "docs",
     "explain": "docs",
-    "fixes": "docs",
     "rule_for": "docs",
     "rules_markdown": "docs",
     "sources": "docs",
@@ -45,7 +44,6 @@ __all__ = [
     "Verdict",
     "all_rules",
     "explain",
-    "fixes",
     "load_rules",
     "rule_for",
     "rules_markdown",

@@ -45,12 +45,6 @@ def sources() -> Mapping[str, Mapping[str, str]]:
 
 
 @lru_cache(maxsize=None)
-def fixes() -> Mapping[str, Mapping[str, str]]:
-    """rules/fixes.yaml: id to title and text."""
-    return {r.id: {"id": r.id, "title": r.title, "text": r.text} for r in remedies().values()}
-
-
-@lru_cache(maxsize=None)
 def all_rules() -> Tuple[Rule, ...]:
     """Every rule that ships with edgedla, by id."""
     return load_rules().rules()
@@ -165,7 +159,7 @@ def _markdown(rule: Rule) -> List[str]:
     lines.append("")
     notes = [n for n in [rule.note] + [c.note for c in rule.cases] if n]
     lines += [" ".join(notes), ""] if notes else []
-    lines += [f"Remedies: {'; '.join(fixes()[f]['title'] for f in rule.fixes)}.", ""] if rule.fixes else []
+    lines += [f"Remedies: {'; '.join(remedies()[f].title for f in rule.fixes)}.", ""] if rule.fixes else []
     return lines
 
 

@@ -11,10 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgedla.regions.report import CheckReport, NodeReport
-from edgedla.regions.values import Cause, Placed
+from edgedla.regions.values import Cause, FixGain, Placed
 from edgedla.reports import CHECK_FORMATS, gate, render_check, summary, words
 from edgedla.reports.markdown import code
 from edgedla.reports.text import clean
+from edgedla.rules.remedies import remedies
 from edgedla.rules.verdict import Support
 
 NETWORKS: Dict[str, Dict[str, Any]] = {
@@ -67,11 +68,16 @@ def test_an_unknown_onnx_node_without_layers_fails_fail_on_unknown(
     assert summary.headline(report).tone == "unknown"
 
 
-def test_remedies_are_shown_by_title_and_unknown_ids_as_they_are() -> None:
-    from edgedla.rules import fixes
-
-    known = sorted(fixes())[0]
-    assert words.fix_text([known, "no-such-remedy"]) == f"{fixes()[known]['title']} ({known}); no-such-remedy"
+def test_remedies_are_shown_by_title_and_unknown_ids_as_they_are(make_report: Callable[..., CheckReport]) -> None:
+    report, title = make_report(supported=True), remedies()["average-pool"].title
+    by = "by `edgedla fix`: global-average-conv, global-average-pool"
+    given = ["average-pool", "no-such-remedy"]
+    assert words.fix_text(report, given) == f"{title} (average-pool, {by}); no-such-remedy"
+    # Where fix was tried, it names the rewrites that have a place in the model.
+    tried = replace(report, fix_gain=FixGain(False, None, None, frozenset({"global-average-conv"})))
+    assert words.fix_text(tried, ["average-pool"]) == f"{title} (average-pool, by `edgedla fix`: global-average-conv)"
+    assert words.fix_text(replace(report, fix_gain=FixGain(False, None)), ["average-pool"]) == f"{title} (average-pool)"
+    assert words.fix_text(report, ["softmax-gpu"]) == f"{remedies()['softmax-gpu'].title} (softmax-gpu)"
 
 
 @pytest.mark.parametrize(

@@ -15,5 +15,5 @@ def test_a_product_of_two_activations_says_to_leave_it_to_the_gpu() -> None:
     (remedies,) = {entry.fixes for entry in group.entries}
     text = "\n".join(line for _, _, line in screen(report, "m.onnx"))
     assert remedies == ("product-on-gpu",)
-    assert f"{words.fix_text(remedies)} (1 layer refused, MATM001)" in text
+    assert f"{words.fix_text(report, remedies)} (1 layer refused, MATM001)" in text
     assert "No remedy is known" not in text

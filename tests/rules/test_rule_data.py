@@ -9,8 +9,8 @@ import pytest
 from edgedla.errors import UsageError
 from edgedla.io import strict_yaml
 from edgedla.io.data import rules_dir
-from edgedla.rules import all_rules, explain, fixes, load_rules, rule_for, rules_markdown, sources
-from edgedla.rules.remedies import rewrite_entries
+from edgedla.rules import all_rules, explain, load_rules, rule_for, rules_markdown, sources
+from edgedla.rules.remedies import remedies, rewrite_entries
 from edgedla.rules.verdict import Effect
 from edgedla.targets import modules, releases
 
@@ -66,7 +66,7 @@ def test_every_source_exists():
 def test_every_remedy_exists():
     named = [(rule.id, fix) for rule in RULES for fix in rule.fixes]
     assert [
-        f"{who}: {fix}" for who, fix in named if fix not in fixes()
+        f"{who}: {fix}" for who, fix in named if fix not in remedies()
     ] == [], "add the remedy to rules/fixes.yaml first"
 
 

@@ -110,7 +110,8 @@ class CheckRequest:
             prove=False,
             **self._sizes_and_power(report.platform),
         )
-        gain = FixGain(pays(result.before, result.after, purpose), result.after.latency_us)
+        found = frozenset(site.rewrite for site in (*result.applied, *result.refused))
+        gain = FixGain(pays(result.before, result.after, purpose), result.after.latency_us, None, found)
         return replace(report, with_fixes=result.summary(), fix_gain=gain)
 
     def with_fix_gain(self, report: CheckReport, source: ModelSource) -> CheckReport:

@@ -227,7 +227,11 @@ def headline(worth: Ways, precision: str = "") -> Headline:
         return Headline(asked, "Nothing to gain", "No layer runs on the DLA.", answers)
     word, why = _profile(worth, asked, answers)
     said = [axis.text for axis in answers]
-    alone = answers[0].base
+    alone, most = answers[0].base, worth.way("throughput", asked)
+    if most is not None and most.parts != placed.parts:
+        # Another placement, in which the GPU works too: not had beside the answers before it.
+        either = "or " if answers[-1].state.endswith(("gain", "gains")) else ""
+        said[-1] = f"{either}{said[-1]} with all engines"
     if word == "Not worth it" and placed.period.latency_us > alone:
         # Who wants the GPU's time for something else has to know what a core makes in its place.
         said.append(f"one DLA core {significant(placed.fps)} frames/s against {significant(1e6 / alone)}")

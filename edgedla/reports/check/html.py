@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Dict, List, Sequence, Tuple
 
 from edgedla.regions.cap import subgraphs_per_core
@@ -68,6 +69,7 @@ def page_values(report: CheckReport, file: str, prefix: str = "") -> Dict[str, A
         "name_prefix": common_prefix([layer.name for layer in report.layers]),
         "rows": [(layer, style_of(layer), reason_of(layer), words.place_of(layer)) for layer in report.layers],
         "findings": findings_of(report),
+        "fixes": partial(words.fix_text, report),
         "open": OPEN,
         "nodes": layer_groups.unknown_nodes(report),
         "facts": _facts(report),
@@ -162,7 +164,7 @@ def _step(report: CheckReport, n: int) -> Dict[str, Any]:
     gained = None if after_us is None or before_us is None else after_us - before_us
     return {
         "change": change,
-        "title": words.fix_text(change.fixes),
+        "title": words.fix_text(report, change.fixes),
         "texts": [words.remedy_text(fix) for fix in change.fixes],
         "layers": f"{change.layers_dla_after} of {change.layers_after}",
         "layers_gain": signed_count(change.layers_gained) if change.layers_gained else "no change",

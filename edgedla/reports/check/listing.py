@@ -11,7 +11,7 @@ from edgedla.reports import gains, layer_groups, summary, words
 from edgedla.reports.check.slower import by_fix, slower_changes
 from edgedla.reports.layer_groups import Group
 from edgedla.reports.text import Line, clean
-from edgedla.reports.words import count, fix_text, macs_text, percent
+from edgedla.reports.words import count, macs_text, percent
 
 
 def listing(report: CheckReport) -> Iterator[Line]:
@@ -36,7 +36,7 @@ def listing(report: CheckReport) -> Iterator[Line]:
     yield from (("", indent, clean(line)) for indent, line in summary.with_fixes(report))
     if report.platform.has_dla:
         for title, tone, groups in layer_groups.sections(report):
-            yield from _groups(title, tone, groups)
+            yield from _groups(report, title, tone, groups)
         yield from _regions(report)
     if report.notes:
         yield from (("", 0, ""), ("title", 0, "Notes"))
@@ -79,19 +79,19 @@ def _strict(report: CheckReport) -> Iterator[Line]:
 def _ranking(report: CheckReport) -> Iterator[Line]:
     for place, change in enumerate(report.ranking, 1):
         size = count(len(change.layers), "layer")
-        yield "", 2, f"{place}. {fix_text(change.fixes)} ({size}): {words.gains(report, change)}"
+        yield "", 2, f"{place}. {words.fix_text(report, change.fixes)} ({size}): {words.gains(report, change)}"
         yield "dim", 5, f"{clean(report.layers[change.layers[0]].name)}: {clean(change.message)}"
         yield "dim", 5, f"by {clean(change.label)}"
 
 
-def _groups(title: str, style: str, groups: Sequence[Group]) -> Iterator[Line]:
+def _groups(report: CheckReport, title: str, style: str, groups: Sequence[Group]) -> Iterator[Line]:
     yield from (("", 0, ""), (style, 0, title))
     for group in groups:
         yield "title", 2, f"{group.key}  {group.title} ({group.size})"
         for entry in group.entries:
             yield "", 4, clean(entry.message)
             if entry.fixes:
-                yield "dim", 6, f"fix: {fix_text(entry.fixes)}"
+                yield "dim", 6, f"fix: {words.fix_text(report, entry.fixes)}"
             yield from (("dim", 6, clean(name)) for name in entry.names)
 
 

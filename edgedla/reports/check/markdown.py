@@ -61,7 +61,7 @@ def _report(report: CheckReport, file: str) -> Iterator[str]:
         for place, change in enumerate(report.ranking, 1):
             gain = escape(words.gains(report, change))
             name = f"{escape(change.label)} ({len(change.layers)})"
-            yield f"| {place} | {name} | {gain} | {escape(change.message)} | {escape(words.fix_text(change.fixes))} |"
+            yield f"| {place} | {name} | {gain} | {escape(change.message)} | {escape(words.fix_text(report, change.fixes))} |"
         yield ""
         if by_fix(report):
             yield f"{escape(by_fix(report))}\n"

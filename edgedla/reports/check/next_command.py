@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING, Dict, List, NamedTuple, Optional, Tuple
+from typing import TYPE_CHECKING, Dict, NamedTuple, Optional, Tuple
 
 from edgedla.placement.worth.headline import FREES
 from edgedla.regions.report import CheckReport
+from edgedla.reports import words
 from edgedla.reports.gains import (
     COSTED_LAYERS,
     headline_of,
@@ -18,7 +19,6 @@ from edgedla.reports.gains import (
     worth_of,
 )
 from edgedla.reports.layer_groups import unknowns
-from edgedla.rules.remedies import remedies
 from edgedla.targets import target_options
 from edgedla.text.pasted import argument, file_of
 
@@ -228,12 +228,7 @@ def _fix_pays(report: CheckReport) -> bool:
 
 def rewrites_of(report: CheckReport) -> Tuple[str, ...]:
     """The rewrites of `edgedla fix` that make the ranked changes."""
-    all_remedies = remedies()
-    names: List[str] = []
-    for change in report.ranking:
-        for fix in change.fixes:
-            names += all_remedies[fix].rewrites if fix in all_remedies else ()
-    return tuple(dict.fromkeys(names))
+    return tuple(dict.fromkeys(name for c in report.ranking for fix in c.fixes for name in words.made_by(report, fix)))
 
 
 def _stem(file: str) -> str:

@@ -6,7 +6,7 @@ from edgedla.regions.report import CheckReport
 from edgedla.reports.check.next_command import TRIED_LAYERS, rewrites_of, turns_qdq
 from edgedla.reports.gains import stays_behind, way
 from edgedla.reports.page.numbers import milliseconds
-from edgedla.rules.remedies import remedies
+from edgedla.reports.words import made_by
 
 
 def nothing_to_change(report: CheckReport) -> str:
@@ -57,7 +57,9 @@ def slower_changes(report: CheckReport) -> str:
         return ""
     with_them, without = milliseconds(slower.latency_us), milliseconds(slower.without_us)
     instead = f"{with_them} instead of {without}" if with_them != without else f"as long, {without}"
-    known = [fix for fix in slower.fixes if fix in remedies() and remedies()[fix].rewrites]
+    if with_them != without and slower.latency_us < slower.without_us:
+        instead = f"hardly less, {instead}"
+    known = [fix for fix in slower.fixes if made_by(report, fix)]
     by = f" `edgedla fix` makes {', '.join(known)} where that pays." if known else ""
     return (
         f"Not advised: {', '.join(slower.fixes)}. More layers on the DLA, but a frame takes {instead} "

@@ -196,7 +196,7 @@ def _changes(report: CheckReport) -> Iterator[Line]:
     yield from (("", 0, ""), ("title", 0, "Change these layers first (each on top of those above)"))
     for place, change in enumerate(report.ranking, 1):
         alone = "" if change.helps_alone or place == 1 else "; not by itself"
-        yield "", 2, f"{place}. {words.fix_text(change.fixes)}: {count(len(change.layers), 'layer')}{alone}"
+        yield "", 2, f"{place}. {words.fix_text(report, change.fixes)}: {count(len(change.layers), 'layer')}{alone}"
         last = place == len(report.ranking) > 1
         yield ("title" if last else "dim"), 5, f"{'together: ' if last else ''}{after(report, change)}"
     if fixed:
@@ -226,7 +226,7 @@ def _refusals(report: CheckReport, most: int) -> Iterator[Line]:
     ranked = {fix for change in report.ranking for fix in change.fixes}
     for group in groups[:most]:
         word = "unknown" if group.tone == "unknown" else "refused"
-        title = group.remedy if group.remedy in ranked else words.fix_text((group.remedy,)) or group.title
+        title = group.remedy if group.remedy in ranked else words.fix_text(report, (group.remedy,)) or group.title
         rules = f", {', '.join(group.rules[:3])}" if group.rules else ""
         text = f"{title} ({count(len(group.layers), 'layer')} {word}{rules}): {clean(group.message)}"
         yield group.tone, 2, text

@@ -46,7 +46,6 @@ def _environment() -> Environment:
         breakable=breakable,
         clean=clean,
         count=words.count,
-        fixes=words.fix_text,
         lines=lines,
         longest=longest,
         macs=words.macs_text,
