@@ -117,17 +117,12 @@ def budget_w(module: Module, power_mode: str) -> Optional[float]:
     return float(digits) if stated is None and digits.isdigit() else stated
 
 
-def within_budget(watts: float, costs: Mapping[str, Any]) -> float:
-    """A predicted power of the board, no more than the power mode allows. `costs`: as CostModel.to_dict()."""
-    budget = costs.get("power_budget_w")
-    return watts if budget is None else min(watts, float(budget))
-
-
 def over_budget(watts: float, costs: Mapping[str, Any]) -> str:
-    """A note on a predicted power above what the power mode allows; "" if it is not."""
-    if within_budget(watts, costs) == watts:
+    """A note on a predicted power above what the power mode allows; "" if it is not. `costs`: as CostModel.to_dict()."""
+    budget = costs.get("power_budget_w")
+    if budget is None or watts <= budget:
         return ""
     return (
-        f"{watts:.0f} W are predicted at full duty, {costs['power_mode']} allows {float(costs['power_budget_w']):g} W: the board "
+        f"{watts:.0f} W are predicted at full duty, {costs['power_mode']} allows {budget:g} W: the board "
         "lowers its clocks there, so frames take longer than predicted."
     )

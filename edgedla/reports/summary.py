@@ -77,8 +77,8 @@ def headline(report: CheckReport) -> Headline:
         )
     n = unknowns(report)
     if n:
-        parts = f"{share} on the DLA in {loadables}{_refused(report)}, {n} unknown"
-        return Headline("unknown", f"UNKNOWN IN PART: {parts}")
+        inside = f" in {loadables}" if totals.regions else ""
+        return Headline("unknown", f"UNKNOWN IN PART: {share} on the DLA{inside}{_refused(report)}, {n} unknown")
     if report.strict is not None and report.strict.passes is None:
         return Headline("unknown", f"UNKNOWN whether the {build_kind(report)} succeeds; {share} on the DLA")
     if live == 0:

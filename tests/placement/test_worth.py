@@ -105,6 +105,8 @@ def test_each_word_has_a_boundary_example() -> None:
         (Axis("energy", 1.31, 0.1, 1, 1), "31 % more energy", "31 % more"),
         (Axis("energy", 5.69, 0.1, 1, 1), "5.7 times the energy", "5.7 times as much"),
         (Axis("gpu", 0.25, 0.1, 1, 1), "the GPU 75 % free", "75 % less"),
+        (Axis("gpu", 0.8, 0.5, 1, 1), "probably the GPU 20 % free (-20 to +47 %)", "probably 20 % less"),
+        (Axis("gpu", 0.97, 0.1, 1, 1), "as much GPU time", "equal"),
         (Axis("gpu", 0.0, 0.0, 0, 1), "the GPU 100 % free", "100 % less"),
         (Axis("gpu", 0.001, 0.0, 0, 1), "the GPU 99.9 % free", "99.9 % less"),
         (Axis("gpu", 1.26, 0.1, 1, 1), "26 % more GPU time", "26 % more"),
@@ -137,6 +139,17 @@ def test_no_profile_calls_a_clear_gain_worthless(
     if gpu < 0.5:
         assert min(time, energy) > MUCH
         assert "one DLA core" in answer.text
+
+
+def test_frames_of_another_placement_are_an_alternative_to_the_answers_of_tensorrt_s() -> None:
+    """ "The GPU 75 % free, 1.8 times the frames/s" was read as had at once."""
+    more = made(gpu=0.25, frames=1.8)
+    assert headline(more).text.endswith("the GPU 75 % free, or 1.8 times the frames/s with all engines.")
+    assert headline(made(gpu=0.25)).text.endswith("the GPU 75 % free, as many frames/s with all engines.")
+    # The best split is TensorRT's placement: all is had at once.
+    *ways, most = more.ways
+    same = replace(more, ways=(*ways, replace(most, parts=ways[1].parts)))
+    assert headline(same).text.endswith("the GPU 75 % free, 1.8 times the frames/s.")
 
 
 def test_a_model_made_from_another_is_weighed_against_that() -> None:

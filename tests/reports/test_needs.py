@@ -19,8 +19,8 @@ from edgedla.reports.table.needs import ANSWERS, Needs
 from tests.models import node, onnx_model, save
 
 
-def worth(*ways: Any) -> Any:
-    return SimpleNamespace(ways=ways, idle_w=5.0, power_mode="15W", energy_known=True)
+def worth(*ways: Any, budget_w: Optional[float] = None) -> Any:
+    return SimpleNamespace(ways=ways, idle_w=5.0, budget_w=budget_w, power_mode="15W", energy_known=True)
 
 
 def way(name: str, fps: float, ms: float, mj: float, spread: float = 0.25, basis: str = "fitted") -> Any:
@@ -70,6 +70,24 @@ def test_one_way_has_to_meet_all_needs(needs: Needs, name: str) -> None:
 def test_a_guess_says_so_with_its_spread() -> None:
     told = [Needs().nearest(worth(way("gpu", 100, 10, 10, basis=basis)), "int8") for basis in ("fitted", "guessed")]
     assert [offer and offer.guess for offer in told] == ["", "a guess, ± 25 %"]
+
+
+@pytest.mark.parametrize(
+    ("needs", "budget_w", "watts", "answer"),
+    [
+        # 100 frames/s of 10 mJ are 1 W above 5 W idle.
+        (Needs(), 6.1, 6.0, ""), (Needs(), 5.8, 5.8, ""), (Needs(watts=5.8), 5.8, 5.8, "probably"),
+        (Needs(fps=75), 5.8, 5.75, "yes"), (Needs(fps=90), 5.8, 5.8, "unlikely"), (Needs(fps=90), None, 5.9, "probably"),
+    ],
+)  # fmt: skip
+def test_a_board_takes_no_more_than_its_power_mode_allows(
+    needs: Needs, budget_w: Optional[float], watts: float, answer: str
+) -> None:
+    offer = needs.nearest(worth(way("gpu", 100, 10, 10), budget_w=budget_w), "int8")
+    assert offer is not None
+    assert (offer.watts, offer.answer) == (pytest.approx(watts), answer)
+    assert offer.guess == ("slowed by the 5.8 W of the mode" if offer.capped else "")
+    assert offer.capped == (watts == budget_w)
 
 
 BOARDS = "orin-nx-16gb,agx-thor,orin-nano"

@@ -90,8 +90,9 @@ class Axis(NamedTuple):
             return f"as fast per frame{self._doubt}" if self.equal else f"{self.short} per frame{self._doubt}"
         if self.name == "frames":
             return f"{'as many' if self.equal else self.short.replace(' as many', ' the')} frames/s{self._doubt}"
-        if self.name == "gpu" and self.ratio < 1:
-            return f"{'' if self.sure else 'probably '}the GPU {percent(1 - self.ratio)} free{self._doubt}"
+        if self.name == "gpu" and self.ratio < 1 and not self.equal:
+            doubt = "" if self.sure else f" ({(1 - self.high) * 100:+.0f} to {(1 - self.low) * 100:+.0f} %)"
+            return f"{'' if self.sure else 'probably '}the GPU {percent(1 - self.ratio)} free{doubt}"
         what = {"energy": "energy", "gpu": "GPU time"}[self.name]
         if self.equal:
             return f"as much {what}{self._doubt}"

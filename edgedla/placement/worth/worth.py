@@ -27,6 +27,7 @@ class Worth(Ways):
             "parts": None if self.parts is None else self.parts.to_dict(),
             "batch": self.batch,
             "idle_w": self.idle_w,
+            "budget_w": self.budget_w,
             "energy_known": self.energy_known,
             "slow": [layer._asdict() for layer in self.slow],
             "pinned": None if self.pinned is None else self.pinned.to_dict(),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Iterator, Sequence
+from typing import Iterator, Optional, Sequence
 
 from edgedla.regions.cap import subgraphs_per_core
 from edgedla.regions.float16_model import AS_FP16
@@ -26,7 +26,7 @@ def listing(report: CheckReport) -> Iterator[Line]:
     yield from figures(report)
     yield from (("", 2, f"{label:13}{text}") for label, text in summary.costs(report))
     if report.strict is not None:
-        yield from _strict(report)
+        yield from strict_lines(report)
     if report.ranking:
         yield from (("", 0, ""), ("title", 0, "Change these layers first"))
         yield from _ranking(report)
@@ -64,16 +64,25 @@ def figures(report: CheckReport) -> Iterator[Line]:
     yield "dim", 2, f"basis        {basis}"
 
 
-def _strict(report: CheckReport) -> Iterator[Line]:
+def strict_lines(report: CheckReport, most: Optional[int] = None) -> Iterator[Line]:
+    """Whether a mode without fallback succeeds, and why not; with `most` so many of each kind, and of each rule its first finding."""
     assert report.strict is not None
     strict = report.strict
     yield "", 0, ""
     yield summary.strict_answer(report)
-    yield from (("", 2, clean(message)) for message in strict.beside_findings)
-    for finding in strict.findings:
-        yield "", 2, f"{finding.rule} {finding.rule_name}: {clean(finding.message)}"
-    if strict.offenders:
-        yield "", 2, f"{count(len(strict.offenders), 'offender')}: {', '.join(clean(o) for o in strict.offenders)}"
+    messages, offenders = strict.beside_findings, strict.offenders
+    yield from (("", 2, clean(message)) for message in messages[:most])
+    if most is not None and len(messages) > most:
+        yield "dim", 2, f"and {len(messages) - most} more (--all)"
+    by_rule = [
+        [f for f in strict.findings if f.rule == rule] for rule in dict.fromkeys(f.rule for f in strict.findings)
+    ]
+    for finding, *others in by_rule if most is not None else [[f] for f in strict.findings]:
+        alike = f" (and {len(others)} more like it)" if others else ""
+        yield "", 2, f"{finding.rule} {finding.rule_name}: {clean(finding.message)}{alike}"
+    if offenders:
+        more = "" if most is None or len(offenders) <= most else f" and {len(offenders) - most} more"
+        yield "", 2, f"{count(len(offenders), 'offender')}: {', '.join(clean(o) for o in offenders[:most])}{more}"
 
 
 def _ranking(report: CheckReport) -> Iterator[Line]:

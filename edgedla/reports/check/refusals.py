@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Dict, List, NamedTuple, Sequence, Tuple
 
 from edgedla.regions.report import CheckReport, LayerReport
@@ -25,43 +24,31 @@ class Refusals(NamedTuple):
     layers: Tuple[LayerReport, ...]
 
 
-@dataclass
-class _Group:
-    remedy: str
-    tone: str
-    rules: Dict[str, None] = field(default_factory=dict)
-    messages: List[str] = field(default_factory=list)
-    layers: List[LayerReport] = field(default_factory=list)
-
-
 def by_remedy(report: CheckReport) -> Tuple[Refusals, ...]:
     """Refused and unknown layers by remedy; without layers that are on the GPU because of others."""
-    groups: Dict[Tuple[str, str], _Group] = {}
+    groups: Dict[Tuple[str, str], List[Tuple[LayerReport, Sequence[Finding]]]] = {}
     ranked = tuple(fix for change in report.ranking for fix in change.fixes)
     for layer in report.layers:
         if layer.placed is not Placed.GPU or not layer.cause.is_root or layer.cause is Cause.NO_DLA:
             continue
         findings = _hopeless_first(layer.findings) if layer.cause is Cause.RULE else layer_groups.decisive(layer)
         tone = "unknown" if layer_groups.is_unknown(layer) else "bad"
-        remedy = _remedy(findings, ranked)
         # Layers without a remedy are grouped by rule.
-        key = (remedy, tone) if remedy else (f"\0{findings[0].rule if findings else layer.cause}", tone)
-        group = groups.setdefault(key, _Group(remedy, tone))
-        group.rules.update(dict.fromkeys(f"{f.rule}" for f in findings))
-        group.messages.append(findings[0].message if findings else layer.reason)
-        group.layers.append(layer)
-    all_remedies = remedies()
-    answers = [
-        Refusals(
-            g.remedy,
-            all_remedies[g.remedy].title if g.remedy in all_remedies else "No remedy is known",
-            g.tone,
-            tuple(g.rules),
-            g.messages[0],
-            tuple(g.layers),
+        remedy = _remedy(findings, ranked) or f"\0{findings[0].rule if findings else layer.cause}"
+        groups.setdefault((remedy, tone), []).append((layer, findings))
+    answers = []
+    for (remedy, tone), members in groups.items():
+        (first, why), named = members[0], remedies().get(remedy)
+        answers.append(
+            Refusals(
+                "" if remedy.startswith("\0") else remedy,
+                "No remedy is known" if named is None else named.title,
+                tone,
+                tuple(dict.fromkeys(f.rule for _, findings in members for f in findings)),
+                why[0].message if why else first.reason,
+                tuple(layer for layer, _ in members),
+            )
         )
-        for g in groups.values()
-    ]
     return tuple(sorted(answers, key=lambda r: (-len(r.layers), r.layers[0].index)))
 
 

@@ -10,7 +10,7 @@ from edgedla.regions.prediction import dropped_note
 from edgedla.regions.report import CheckReport, LayerReport
 from edgedla.regions.values import RankedChange
 from edgedla.reports import gains, layer_groups, summary, words
-from edgedla.reports.check.listing import figures, listing
+from edgedla.reports.check.listing import figures, listing, strict_lines
 from edgedla.reports.check.next_command import next_command, nothing_to_do, promise
 from edgedla.reports.check.refusals import by_remedy, pulled_along
 from edgedla.reports.check.slower import by_fix, nothing_to_change, slower_changes
@@ -112,7 +112,7 @@ def screen(report: CheckReport, file: str, most_groups: int = GROUPS) -> Iterato
     yield "", 0, ""
     yield from figures(report)
     if report.strict is not None:
-        yield from _strict(report)
+        yield from strict_lines(report, NAMED_LAYERS)
     yield from _worth(report)
     if report.platform.has_dla:
         yield from _changes(report)
@@ -128,25 +128,6 @@ def screen(report: CheckReport, file: str, most_groups: int = GROUPS) -> Iterato
 
 
 _TONES = {"good": "good", "equal": "mixed", "bad": "bad", "plain": "dim", "unknown": "unknown"}
-
-
-def _strict(report: CheckReport) -> Iterator[Line]:
-    assert report.strict is not None
-    strict = report.strict
-    yield "", 0, ""
-    yield summary.strict_answer(report)
-    messages = strict.beside_findings
-    yield from (("", 2, clean(message)) for message in messages[:NAMED_LAYERS])
-    if len(messages) > NAMED_LAYERS:
-        yield "dim", 2, f"and {len(messages) - NAMED_LAYERS} more (--all)"
-    by_rule = {finding.rule: [f for f in strict.findings if f.rule == finding.rule] for finding in strict.findings}
-    for finding, *others in by_rule.values():
-        alike = f" (and {len(others)} more like it)" if others else ""
-        yield "", 2, f"{finding.rule} {finding.rule_name}: {clean(finding.message)}{alike}"
-    if strict.offenders:
-        names = ", ".join(clean(o) for o in strict.offenders[:NAMED_LAYERS])
-        more = len(strict.offenders) - NAMED_LAYERS
-        yield "", 2, f"{count(len(strict.offenders), 'offender')}: {names}" + (f" and {more} more" if more > 0 else "")
 
 
 def _worth(report: CheckReport) -> Iterator[Line]:

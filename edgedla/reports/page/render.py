@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Iterable
 
@@ -34,6 +35,7 @@ def render_page(template: str, *, command: str, title: str, **values: Any) -> st
 def _environment() -> Environment:
     # Jinja2 costs 20 ms; only pages need it.
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from markupsafe import Markup
 
     environment = Environment(
         loader=FileSystemLoader(FOLDER),
@@ -56,9 +58,10 @@ def _environment() -> Environment:
         sig=numbers.significant,
         signed=numbers.signed,
         signed_count=numbers.signed_count,
+        ticked=ticked,
     )
     with open(os.path.join(FOLDER, "style.css"), encoding="utf-8") as f:
-        environment.globals.update(style=_markup(f.read()), version=version(), tones=verdict.TONES)
+        environment.globals.update(style=Markup(f.read()), version=version(), tones=verdict.TONES)
     environment.globals.update(widest=figures.widest)
     return environment
 
@@ -84,7 +87,8 @@ def breakable(name: str) -> Markup:
     return Markup(text)
 
 
-def _markup(text: str) -> Markup:
-    from markupsafe import Markup
+def ticked(text: str) -> Markup:
+    """A sentence, escaped; what stands in backticks is code."""
+    from markupsafe import Markup, escape
 
-    return Markup(text)
+    return Markup(re.sub("`([^`]+)`", r"<code>\1</code>", str(escape(clean(text)))))

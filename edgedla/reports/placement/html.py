@@ -12,6 +12,7 @@ from edgedla.reports.page.verdict import Verdict
 from edgedla.reports.placement.text import goal_text, has_rates, proof_text, value_text, why_unproven
 from edgedla.reports.placement.timeline import KINDS, labels, stage_names, timeline_svg
 from edgedla.reports.text import clean
+from edgedla.reports.words import count
 
 
 def to_html(placement: Placement, files: Sequence[str] = (), terminal: bool = False, everything: bool = False) -> str:
@@ -53,14 +54,12 @@ def _verdicts(placement: Placement) -> List[Verdict]:
     )
     on_dla = sum(len(m.regions) for m in placement.models)
     if not on_dla:
-        why = (
-            "Every layer runs on the GPU: no placement with a loadable costs less."
-            if proof.optimal
-            else "Every layer runs on the GPU in the best placement found; that none with a loadable costs less is not proven."
-        )
-        return [first, Verdict("plain", "Nothing on the DLA", why)]
-    text = f"{placement.against_gpu[:1].upper()}{placement.against_gpu[1:]}." if placement.against_gpu else ""
-    return [first, Verdict("good", f"{on_dla} loadable{'s' * (on_dla != 1)} on the DLA", text)]
+        costs = "no placement with a loadable costs less"
+        known = costs if proof.optimal else "that a loadable costs more is not proven"
+        return [first, Verdict("plain", "Nothing on the DLA", f"Every layer runs on the GPU: {known}.")]
+    alone = [_charted(b.figures, placement) for b in placement.baselines if b.name == "gpu"]
+    text = placement.against_gpu or "".join(f"everything on the GPU: {significant(x)} {unit}" for x, _, unit in alone)
+    return [first, Verdict("good", f"{count(on_dla, 'loadable')} on the DLA", f"{text[:1].upper()}{text[1:]}.")]
 
 
 #: Objective -> what the bars show.

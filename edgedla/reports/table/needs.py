@@ -23,8 +23,8 @@ ANSWERS = {
 #: What the figures of an offer are called, and what they mean.
 HEAD = ("frames/s", "ms", "mJ", "W", "MB", "power mode")
 LEGEND = (
-    "frames/s: many in flight; ms, mJ: of a frame that runs alone, above idle; W: of the board, with its idle power, at {}; "
-    "MB: weights and activations"
+    "frames/s: many in flight; ms, mJ: of a frame that runs alone, above idle; W: of the board, with its idle power, at {}, at most "
+    "what the mode allows; MB: weights and activations"
 )
 
 
@@ -35,6 +35,7 @@ class Offer(NamedTuple):
         answer: a key of ANSWERS; "" without needs.
         way: its frames/s with many in flight; its time and energy above idle of one frame that runs alone.
         watts: of the board, idle power included, at the frames/s that are needed; without such a need, at the most.
+        capped: the power mode does not allow the board the power for these frames/s: it lowers its clocks.
     """
 
     answer: str
@@ -42,6 +43,7 @@ class Offer(NamedTuple):
     watts: float
     power_mode: str
     energy_known: bool
+    capped: bool = False
 
     @property
     def figures(self) -> Tuple[str, ...]:
@@ -63,6 +65,8 @@ class Offer(NamedTuple):
         told = []
         if any(cost.basis == "guessed" for cost in costs):
             told.append(f"a guess, ± {max(cost.spread for cost in costs) * 100:.0f} %")
+        if self.capped:
+            told.append(f"slowed by the {self.watts:g} W of the mode")
         if not self.energy_known:
             told.append(f"power not known, ± {self.way.cost.energy_spread * 100:.0f} %")
         return ", ".join(told)
@@ -98,13 +102,13 @@ class Needs(NamedTuple):
             return None
         (low, middle, high), way = max(offers, key=lambda offer: offer[0])
         answer = "yes" if low >= 1 else "probably" if middle >= 1 else "unlikely" if high >= 1 else "no"
-        return Offer(
-            answer if self.text else "", way, self._watts(way, worth), worth.power_mode or "", worth.energy_known
-        )
+        known, watts = worth.energy_known, self._watts(way, worth)
+        return Offer(answer if self.text else "", way, watts, worth.power_mode or "", known, watts == worth.budget_w)
 
     def _watts(self, way: Way, worth: Worth) -> float:
         rate = way.fps if self.fps is None else min(self.fps, way.fps)
-        return worth.idle_w + way.cost.energy_mj * rate / 1e3
+        watts = worth.idle_w + way.cost.energy_mj * rate / 1e3
+        return watts if worth.budget_w is None else min(watts, worth.budget_w)
 
     def _room(self, way: Way, worth: Worth) -> Tuple[float, ...]:
         """How far the way is inside the needs, 1 just: at the far end of the spread, as predicted, at the near end."""
@@ -115,6 +119,8 @@ class Needs(NamedTuple):
         """(margin, its relative standard deviation) for each need."""
         if self.fps is not None:
             yield way.fps / self.fps, way.period.spread
+            if worth.budget_w is not None and self._watts(way, worth) == worth.budget_w:
+                yield (worth.budget_w - worth.idle_w) * 1e3 / way.cost.energy_mj / self.fps, way.cost.energy_spread
         if self.ms is not None:
             yield self.ms * 1e3 / way.cost.latency_us, way.cost.spread
         if self.watts is not None:
