@@ -167,9 +167,9 @@ def worth_of(
         worthiness.slow(),
         worthiness.pinned(),
         idle_w=costs.idle_power_w,
-        budget_w=costs.energy.budget_w,
         energy_known=costs.energy.known,
         mode_text=costs.mode_text,
+        budget_w=costs.energy.budget_w,
     )
 
 

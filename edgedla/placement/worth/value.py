@@ -131,9 +131,9 @@ class Ways:
         slow: layers that take a good part of that way's time and far less on the GPU; `pinned`: the way "tensorrt" with these on
             the GPU, None without any.
         baselines: by precision; () where the checked model is the user's own.
-        idle_w: of the board, all engines waiting. budget_w: what the power mode allows it; None where nothing says.
+        idle_w: of the board, all engines waiting.
         energy_known: whether figures tell which engine takes more energy; not of Xavier.
-        mode_text: of the mode, as `CostModel.mode_text`.
+        mode_text: of the mode, as `CostModel.mode_text`. budget_w: what it allows the board; None where nothing says.
     """
 
     precision: str
@@ -146,9 +146,9 @@ class Ways:
     pinned: Optional[Way] = None
     baselines: Tuple[Baseline, ...] = ()
     idle_w: float = 0.0
-    budget_w: Optional[float] = None
     energy_known: bool = True
     mode_text: str = ""
+    budget_w: Optional[float] = None
 
     def way(self, name: str, precision: str = "") -> Optional[Way]:
         """One way, at the headline's precision or another; None if it is not known."""
