@@ -6,6 +6,7 @@ import shlex
 from typing import TYPE_CHECKING, Iterator, List, NamedTuple, Optional, Tuple, cast
 
 from edgedla.graph.open_sizes import OF_THE_DATA
+from edgedla.placement.worth.headline import UNDECIDED
 from edgedla.regions.report import CheckReport
 from edgedla.regions.values import Cause
 from edgedla.reports.layer_groups import unknowns
@@ -54,9 +55,9 @@ def verdict(report: CheckReport) -> Verdict:
         text = f"One frame takes {milliseconds(gpu.cost.latency_us)} on the GPU." if gpu else ""
         return Verdict("plain", "No DLA to weigh", text or "The GPU runs the whole model.")
     said = headline_of(report)
-    if not report.totals.layers_dla and unknowns(report):
-        return Verdict("plain", "Not known", "No layer is known to run on the DLA: a board decides.")
     if said is None:
+        if not report.totals.layers_dla and unknowns(report):
+            return Verdict("unknown", "Undecided", UNDECIDED)
         if not report.totals.layers_dla:
             return Verdict("plain", "Nothing to gain", "No layer runs on the DLA.")
         return Verdict("plain", "Not costed", why_not_costed(report))

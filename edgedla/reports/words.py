@@ -26,11 +26,6 @@ def made_by(report: CheckReport, fix: str) -> Tuple[str, ...]:
     return tuple(name for name in known if gain is None or name in gain.rewrites)
 
 
-def remedy_text(fix: str) -> str:
-    """What to do, in one or two sentences; "" for an unknown remedy."""
-    return remedies()[fix].text if fix in remedies() else ""
-
-
 def percent(share: float) -> str:
     """A share as text; 100 % and 0 % only for exactly all and nothing."""
     if share in (0, 1):

@@ -19,7 +19,7 @@ from edgedla.placement.worth.value import BEST_FOR, SlowLayer, Way
 from edgedla.placement.worth.ways import on_device, way_of
 from edgedla.placement.worth.worth import Worth
 from edgedla.regions.values import GivenCosts
-from edgedla.rules.verdict import Verdict
+from edgedla.rules.verdict import Support, Verdict
 from edgedla.targets import Platform
 from edgedla.vocabulary import GPU
 
@@ -150,8 +150,7 @@ def worth_of(
         from edgedla.rules import load_rules
 
         other = "fp16" if costs.precision == "int8" else "int8"
-        verdicts = load_rules().check(graph, platform, other)
-        beside = Worthiness(graph, platform, verdicts, costs.at(other))
+        beside = Worthiness(graph, platform, load_rules().check(graph, platform, other), costs.at(other))
         # An FP16 search where the DLA is made for INT8 would answer what nobody asked, in as much time as the whole check.
         ways += [
             *(beside.way(name) for name in names),
@@ -170,6 +169,7 @@ def worth_of(
         energy_known=costs.energy.known,
         mode_text=costs.mode_text,
         budget_w=costs.energy.budget_w,
+        unknown=any(v.support is Support.UNKNOWN for v in verdicts),
     )
 
 

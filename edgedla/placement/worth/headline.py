@@ -31,6 +31,8 @@ WORDS = {
     "Not worth it": "bad",
     "No DLA to weigh": "plain",
 }
+#: Where no layer surely runs on the DLA, and some may.
+UNDECIDED = "No layer is known to run on the DLA: a board decides."
 
 
 class Axis(NamedTuple):
@@ -224,6 +226,8 @@ def headline(worth: Ways, precision: str = "") -> Headline:
     placed = worth.way("tensorrt", asked)
     if placed is None or not answers:
         return Headline(asked, "No DLA to weigh", "The GPU runs the whole model.")
+    if not placed.parts.loadables and worth.unknown:
+        return Headline(asked, "Undecided", UNDECIDED, answers)
     if not placed.parts.loadables:
         return Headline(asked, "Nothing to gain", "No layer runs on the DLA.", answers)
     word, why = _profile(worth, asked, answers)

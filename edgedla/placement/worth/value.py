@@ -134,6 +134,7 @@ class Ways:
         idle_w: of the board, all engines waiting.
         energy_known: whether figures tell which engine takes more energy; not of Xavier.
         mode_text: of the mode, as `CostModel.mode_text`. budget_w: what it allows the board; None where nothing says.
+        unknown: whether of some layer no source says if the DLA takes it.
     """
 
     precision: str
@@ -149,6 +150,7 @@ class Ways:
     energy_known: bool = True
     mode_text: str = ""
     budget_w: Optional[float] = None
+    unknown: bool = False
 
     def way(self, name: str, precision: str = "") -> Optional[Way]:
         """One way, at the headline's precision or another; None if it is not known."""

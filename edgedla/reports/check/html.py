@@ -18,6 +18,7 @@ from edgedla.reports.page.numbers import MINUS, megabytes, milliseconds, signed_
 from edgedla.reports.page.render import render_page
 from edgedla.reports.page.verdict import Verdict
 from edgedla.reports.words import count, macs_text, percent
+from edgedla.rules.remedies import remedies
 
 
 def to_html(reports: Sequence[CheckReport], view: CheckView) -> str:
@@ -165,7 +166,7 @@ def _step(report: CheckReport, n: int) -> Dict[str, Any]:
     return {
         "change": change,
         "title": words.fix_text(report, change.fixes),
-        "texts": [words.remedy_text(fix) for fix in change.fixes],
+        "texts": [remedies()[fix].text for fix in change.fixes if fix in remedies()],
         "layers": f"{change.layers_dla_after} of {change.layers_after}",
         "layers_gain": signed_count(change.layers_gained) if change.layers_gained else "no change",
         "macs": percent(_share(report, n)),

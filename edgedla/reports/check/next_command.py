@@ -128,7 +128,7 @@ def nothing_to_do(report: CheckReport) -> str:
     if worth_of(report) is None or not report.platform.has_dla or split_that_gains(report) or _frees_gpu(report):
         return ""
     if not report.totals.layers_dla and unknowns(report):
-        return "A board decides whether the DLA runs it: `edgedla check MODEL --on-device` there asks TensorRT."
+        return "A board decides whether the DLA runs it: `edgedla check --on-device drift.yaml` there asks TensorRT."
     return "Nothing to gain from the DLA here: build for the GPU."
 
 

@@ -67,13 +67,11 @@ STYLE_WORDS = {"dla": "on the DLA", "no": "refused", "cap16": "pulled along", "w
 
 def reason_of(layer: LayerReport) -> str:
     """Why the layer runs where it does, in one sentence."""
-    if layer.placed is Placed.DLA:
-        return "runs on the DLA"
-    if layer.placed is Placed.FOLDED:
-        return "folded: costs nothing"
-    word = "unknown" if layer_groups.is_unknown(layer) else "refused" if layer.cause.is_root else "pulled along"
+    style = style_of(layer)
+    if style in ("dla", "gone"):
+        return "runs on the DLA" if style == "dla" else "folded: costs nothing"
     findings = layer_groups.decisive(layer)
-    return f"{word}: {findings[0].message if findings else layer.reason}"
+    return f"{STYLE_WORDS[style]}: {findings[0].message if findings else layer.reason}"
 
 
 def ribbon(report: CheckReport) -> Tuple[Frame, ...]:

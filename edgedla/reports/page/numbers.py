@@ -24,12 +24,6 @@ def signed_count(value: int) -> str:
     return f"{MINUS}{-value}" if value < 0 else f"+{value}"
 
 
-def spread(latency_us: float, relative: float) -> str:
-    """One standard deviation in ms with two digits: `± 0.14`."""
-    deviation = latency_us * relative / 1e3
-    return f"± {significant(deviation, 2)}" if deviation else ""
-
-
 def megabytes(size_bytes: float) -> str:
     """`0.978 MB`; below 0.1 MB in kB."""
     if size_bytes >= 1e5 or size_bytes == 0:
