@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from edgedla.text.printable import MINUS, significant
 
-__all__ = ["MINUS", "megabytes", "milliseconds", "signed", "signed_count", "significant", "spread"]
+__all__ = ["MINUS", "megabytes", "milliseconds", "signed", "signed_count", "significant"]
 
 
 def milliseconds(latency_us: float) -> str:
