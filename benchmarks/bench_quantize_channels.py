@@ -1,6 +1,6 @@
 """Random heads of detectors in INT8: the worst part of each, with and without the repair of channels.
 
-    python benchmarks/bench_quantize_channels.py [--count 200] [--nets FOLDER] [--out FILE]
+    python benchmarks/bench_quantize_channels.py [--count 200] [--jobs 1] [--nets FOLDER] [--out FILE]
 
 Parts of ranges from 1e-2 to 1e4 in one output, joined in eight ways (tests/accuracy/random_heads.py). A row a kind: heads, heads with
 a dead part (below 6 dB, measured apart from quantize's own figures, from the text of its cache) as the whole outputs show it and after
@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any, Dict, List
 
@@ -32,8 +33,9 @@ from tests.accuracy.random_heads import KINDS, head, samples
 from tests.accuracy.test_channels import FAST, part_db
 
 
-def figures(seed: int) -> Dict[str, float]:
+def figures(seed: int, repaired: bool) -> Dict[str, float]:
     """One head: SQNR of the outputs and of the worst part in dB, and what quantize calls dead."""
+    repair._choices = CHOICES if repaired else lambda *_: []  # type: ignore[assignment]
     case, held_out = head(seed), samples(8, seed + 1000)
     started = time.process_time()
     result = quantize(case.model, samples(16, seed), QuantizeRequest(**FAST), holdout=held_out)
@@ -46,8 +48,9 @@ def figures(seed: int) -> Dict[str, float]:
     }
 
 
-#: Largest magnitude of SSD's outputs: class logits, and offsets of boxes.
-SSD = {"438": 10.0, "286": 3.0}
+CHOICES = repair._choices
+#: Network -> output -> its largest magnitude. SSD's: class logits, and offsets of boxes.
+NETS: Dict[str, Dict[str, float]] = {"det_ssd300_vgg16": {"438": 10.0, "286": 3.0}, "yolo_yolov8n": {}}
 
 
 def net_row(path: Path, ranges: Dict[str, float]) -> Dict[str, Any]:
@@ -81,28 +84,32 @@ def net_row(path: Path, ranges: Dict[str, float]) -> Dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=200)
+    parser.add_argument("--jobs", type=int, default=1, help="processes; each takes a core")
     parser.add_argument("--nets", type=Path)
     parser.add_argument("--out", type=Path, default=None)
     options = parser.parse_args()
+    seeds = range(options.count)
     found: Dict[str, List[List[Dict[str, float]]]] = {kind: [[], []] for kind in KINDS}
-    choices = repair._choices
-    for seed in range(options.count):
-        for k, allowed in enumerate((lambda *_: [], choices)):
-            repair._choices = allowed  # type: ignore[assignment]
-            found[KINDS[seed % len(KINDS)]][k].append(figures(seed))
+    with ProcessPoolExecutor(options.jobs) as pool:
+        for mended in (False, True):
+            for seed, of in zip(seeds, pool.map(figures, seeds, [mended] * len(seeds))):
+                found[KINDS[seed % len(KINDS)]][mended].append(of)
     rows: List[Dict[str, Any]] = []
     for kind, (plain, repaired) in found.items() if options.count else ():
         rows.append({
             "heads": kind, "count": len(plain),
             "dead_without": sum(f["part_db"] < 6 for f in plain),
             "dead_without_unsaid": sum(f["part_db"] < 6 and not f["dead"] for f in plain),
-            "dead": sum(f["part_db"] < 6 for f in repaired), "refused": sum(bool(f["dead"]) for f in repaired),
+            "dead": sum(f["part_db"] < 6 for f in repaired),
+            "dead_above_20_db": sum(f["part_db"] < 6 and f["db"] > 20 and not f["dead"] for f in repaired),
+            "refused": sum(bool(f["dead"]) for f in repaired),
             "worst_part_db": round(min(f["part_db"] for f in repaired), 1),
             "outputs_db_without": round(min(f["db"] for f in plain), 1),
             "cpu_s_per_head": round(sum(f["cpu_s"] for f in repaired) / len(repaired), 2),
         })  # fmt: skip
     if options.nets:
-        rows += [net_row(options.nets / "det_ssd300_vgg16.onnx", SSD), net_row(options.nets / "yolo_yolov8n.onnx", {})]
+        for name, ranges in NETS.items():
+            rows.append(net_row(options.nets / f"{name}.onnx", ranges))
     for row in rows:
         print(row)
     if options.out is not None:

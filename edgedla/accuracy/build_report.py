@@ -84,11 +84,9 @@ def report_of_build(built: BuiltScales) -> Quantized:
     best = dla_scales(graph, {**scales.absmax, **best_ranges(collection, names)}, platform, on_dla, built.equal).absmax
     errors = tensor_errors(collection, scales.absmax, names, best)
     layers = [layer for layer in graph.layers if on_dla(layer.index)]
-    # An empty list would mean all tensors, so [""] selects none if nothing runs on the DLA.
-    in_fp16 = [t for layer in layers for t in (*layer.inputs, *layer.outputs)] or [""]
+    in_fp16 = [t for layer in layers for t in (*layer.inputs, *layer.outputs)]
     covered, times = coverage(graph, final, collection.largest), layer_times(graph, platform)
     on_core = [layer.name for layer in layers]
-    predicted = {"int8": times.int8_us, "fp16": times.fp16_us} if times.int8_us else {}
     return Quantized(
         network=graph.name,
         platform=platform.to_dict(),
@@ -106,11 +104,7 @@ def report_of_build(built: BuiltScales) -> Quantized:
         nodes=dict(built.accuracy["nodes"]) if built.accuracy and "nodes" in built.accuracy else {},
         precisions={k: v for k, v in built.precisions.items() if v == "fp16"},
         devices=dict(devices),
-        predicted_us={
-            **{name: sum(us[n] for n in on_core) for name, us in predicted.items()},
-            **({"extra": 0.0, "missing": times.without_scale_us(n for n in covered.layers_without if n in on_core)}
-               if predicted else {}),
-        },
+        predicted_us=times.of_build(on_core, covered.layers_without),
         missing_us={t.tensor: times.without_scale_us(n for n in t.layers if n in on_core) for t in covered.missing},
         histograms=histogram_pictures(collection, errors, final.absmax),
         notes=(_NOTE,),

@@ -31,19 +31,19 @@ class Fp16Finding:
 
 
 def fp16_findings(
-    collection: Collection, tensors: Iterable[str] = (), factors: Optional[Mapping[str, float]] = None
+    collection: Collection, tensors: Iterable[str], factors: Optional[Mapping[str, float]] = None
 ) -> Tuple[Fp16Finding, ...]:
     """Tensors that lose much in FP16, in the order of the network.
 
     Overflow: max |x| > 65504. Underflow: the error of the smallest step, 2**-48 / 12, against the mean of x**2.
 
     Args:
-        tensors: only these; empty means all. factors: tensor -> how many times larger it is now than when measured.
+        tensors: only these. factors: tensor -> how many times larger it is now than when measured.
     """
     selected = set(tensors)
     findings = []
     for name, histogram in collection.histograms.items():
-        if (selected and name not in selected) or histogram.absmax <= 0:
+        if name not in selected or histogram.absmax <= 0:
             continue
         factor = (factors or {}).get(name, 1.0)
         top, power = histogram.absmax * factor, histogram.power() * factor**2

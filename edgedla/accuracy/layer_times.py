@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Collection, Dict, Iterable, Mapping, Tuple
 
 from edgedla.accuracy.choose_fp16 import Border, Prices, transitions_us
+from edgedla.accuracy.state import Step
 from edgedla.costs.model import CostModel
 from edgedla.graph import LayerGraph
 from edgedla.targets import Platform
@@ -39,6 +40,20 @@ class LayerTimes:
         own_us = sum(self.gpu_us[name] - self.int8_us[name] for name in layers if name in self.gpu_us)
         after, before = (transitions_us(self.borders, {*on_gpu, *more}) for more in (layers, ()))
         return own_us + after - before
+
+    def of_build(
+        self, on_dla: Iterable[str], without_scale: Iterable[str], steps: Iterable[Step] = ()
+    ) -> Dict[str, float]:
+        """`Quantized.predicted_us` of these DLA layers, of which some lack a scale; empty without a DLA."""
+        if not self.int8_us:
+            return {}
+        names = dict.fromkeys(on_dla)
+        return {
+            "int8": sum(self.int8_us[n] for n in names),
+            "fp16": sum(self.fp16_us[n] for n in names),
+            "extra": sum(step.extra_us for step in steps if step.kept),
+            "missing": self.without_scale_us(n for n in without_scale if n in names),
+        }
 
     def without_scale_us(self, layers: Iterable[str]) -> float:
         """Predicted extra time of these layers, which run in FP16 on the DLA because a tensor has no scale."""

@@ -8,7 +8,7 @@ from typing import Callable, Collection, Dict, List, Mapping, Optional, Sequence
 from edgedla.accuracy.choose_fp16 import Candidate, Choice, choose
 from edgedla.accuracy.layer_times import LayerTimes
 from edgedla.accuracy.simulation import Simulation
-from edgedla.accuracy.state import State, Step
+from edgedla.accuracy.state import GAIN_DB, State, Step
 from edgedla.accuracy.triage import TensorError
 from edgedla.quantization.samples import Feed
 from edgedla.quantization.unify import copies
@@ -16,8 +16,6 @@ from edgedla.vocabulary import GPU
 
 #: Most rounds of tightening the bound after noise did not add up as assumed.
 _ROUNDS = 6
-#: Smallest gain on held-out samples that counts as more than chance.
-_GAIN_DB = 0.05
 #: Smallest gain on the tensor alone for which another threshold is tried.
 _ALONE_DB = 1.0
 Enough = Callable[[float, Simulation], bool]
@@ -43,14 +41,14 @@ def better_thresholds(state: State, errors: Sequence[TensorError], feeds: Sequen
     for count in _growing(len(order)):
         simulation = state.simulation({**state.absmax, **_ranges(order[:count], better)})
         after = simulation.noise(feeds).sqnr_db
-        if best is None or after > best[0] + _GAIN_DB:
+        if best is None or after > best[0] + GAIN_DB:
             best = (after, count)
         if enough(after, simulation):
             best = (after, count)
             break
     assert best is not None
     after, count = best
-    kept = after > before + _GAIN_DB
+    kept = after > before + GAIN_DB
     chosen = _ranges(order[:count], better)
     many = f"{count} thresholds" if count > 1 else "1 threshold"
     with_copies = f" of {len(chosen)} tensors" if len(chosen) > count else ""

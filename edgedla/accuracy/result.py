@@ -49,7 +49,7 @@ class Quantized(Shown):
         sqnr_db: SQNR of the outputs on held-out samples. methods: the same by calibration method, for comparison.
         scores: the metric in FP32 and of the simulated network; None without a metric.
         channels: groups of channels at the outputs, the worst first; dead: those below the floor that was asked for. forced: the
-            user takes the result in spite of them.
+            user takes the result in spite of them. revived: those that were dead before `split-shared-scale`, as they were.
         met: whether the samples show that the goal is met; None without a goal. not_shown: why they do not, if no figure
             misses it.
         predicted_us: predicted times: "int8": all layers as built; "extra": added by the steps; "missing": lost by missing
@@ -82,6 +82,7 @@ class Quantized(Shown):
     not_shown: str = ""
     channels: Tuple[ChannelGroup, ...] = ()
     dead: Tuple[ChannelGroup, ...] = ()
+    revived: Tuple[ChannelGroup, ...] = ()
     forced: bool = False
     predicted_us: Mapping[str, float] = field(default_factory=dict)
     missing_us: Mapping[str, float] = field(default_factory=dict)
@@ -108,7 +109,7 @@ class Quantized(Shown):
             "goal": {"text": self.goal, "met": self.met, "not_shown": self.not_shown},
             "channels": {
                 "worst": [g.to_dict() for g in self.channels[:WORST_GROUPS]], "dead": [g.to_dict() for g in self.dead],
-                "forced": self.forced and bool(self.dead),
+                "revived": [g.to_dict() for g in self.revived], "forced": self.forced and bool(self.dead),
             },
             "scores": [s.to_dict() for s in self.scores],
             "nodes": dict(self.nodes),

@@ -144,11 +144,8 @@ def parted(samples: Samples, first: int) -> Tuple[Samples, Samples]:
     """The first samples and the rest."""
     labels, count = samples.labels, len(samples.feeds)
     one, other = (
-        Samples(
-            samples.feeds[part], samples.synthetic, f"{which} of {samples.detail}",
-            None if labels is None else labels[part], "",
-            samples.class_folders,
-        )
+        replace(samples, feeds=samples.feeds[part], detail=f"{which} of {samples.detail}",
+                labels=None if labels is None else labels[part], identity="")
         for part, which in ((slice(first), f"the first {first}"), (slice(first, None), f"the last {count - first}"))
     )  # fmt: skip
     return one, other

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any, Callable, Collection, Dict, List, Mapping, Optional, Sequence, Tuple
 
+from edgedla.accuracy.channels.measure import ChannelGroup
 from edgedla.accuracy.metrics import Metric
 from edgedla.accuracy.reference import Reference
 from edgedla.accuracy.scores.finite import require_finite, require_score
@@ -17,6 +18,9 @@ from edgedla.quantization.samples import Samples
 from edgedla.quantization.unify import dla_scales, equal_groups
 from edgedla.regions import CheckReport
 from edgedla.vocabulary import GPU
+
+#: Smallest gain on held-out samples that counts as more than chance.
+GAIN_DB = 0.05
 
 
 @dataclass(frozen=True)
@@ -41,7 +45,7 @@ class State:
     """Mutable: `quantize` changes ranges, precisions and the model, and measures each change with `simulation()`.
 
     `reference` runs the original model. `judged` samples decide on steps; the result is measured on `holdout`, which
-    may be the same samples.
+    may be the same samples. `revived`: groups of channels as they were before `split-shared-scale` gave them back.
     """
 
     model: Any
@@ -57,6 +61,7 @@ class State:
     precisions: Dict[str, str] = field(default_factory=dict)
     devices: Dict[str, str] = field(default_factory=dict)
     steps: List[Step] = field(default_factory=list)
+    revived: Tuple[ChannelGroup, ...] = ()
 
     def plan(self, absmax: Optional[Mapping[str, float]] = None) -> BuildPlan:
         """The plan that a build would make of these ranges and precisions."""

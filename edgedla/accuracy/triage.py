@@ -97,6 +97,7 @@ def with_output_shares(
     absmax: Mapping[str, float],
     groups: Sequence[Sequence[str]] = (),
     progress: Optional[Callable[[int, int], None]] = None,
+    known: Mapping[str, float] = {},
 ) -> Tuple[TensorError, ...]:
     """`errors` with `output_share` measured, suspects first. The network runs once per tensor over `feeds`.
 
@@ -104,16 +105,17 @@ def with_output_shares(
 
     Args:
         groups: tensors that share one scale by the rules. progress: called with (tensors done, tensors in all).
+        known: shares that were measured with the ranges in use.
     """
     tied = {name: group for group in groups for name in group}
     by_name = {e.tensor: e for e in errors}
     # From the outputs back: what lies in front of a tensor is then held from the run before (builder.host.segments).
-    order = [name for name in reversed(simulation.tensors) if name in by_name]
-    shares: Dict[str, float] = {}
+    order = [name for name in reversed(simulation.tensors) if name in by_name and name not in known]
+    shares: Dict[str, float] = dict(known)
     exact = set(order)
     if len(order) > _EXACT and len(feeds) > _COARSE:
         few = feeds[:_COARSE]
-        shares = {name: simulation.noise(few, absmax, (name,)).share for name in order}
+        shares.update({name: simulation.noise(few, absmax, (name,)).share for name in order})
         suspects = {e.tensor for e in errors if e.suspect}
         exact = {*sorted(shares, key=lambda name: -shares[name])[:_EXACT], *suspects}
     for done, name in enumerate(order, start=1):

@@ -19,8 +19,6 @@ from edgedla.targets import platform_for
 
 #: Newest opset that all releases read correctly: parsers before TensorRT 10 read reductions of opset 18 wrongly.
 SAFE_OPSET = 17
-#: A further calibration method is tried only if its outputs are this much closer to FP32.
-LEAST_GAIN_DB = 0.3
 #: Errors that end a step but not the deployment.
 _MAY_FAIL = (BudgetSpent, EnvironmentMissing, BuildError, DataError, RunError, UsageError)
 
@@ -220,7 +218,7 @@ class Search:
             # Skips calibration: layers that stay in FP16 could only make it slower.
             self._note(candidate.name, candidate.level, "undone", why, candidate)
             return
-        scales = self._scales(candidate.model)
+        scales = self.steps.quantize(candidate.model, self._watched)
         within = f"the metric within {self.request.max_drop:g}"
         if self.request.metric in (None, "l2"):
             within += "; l2 counts every deviation: try --metric top1, miou or map with labels, or a larger --max-drop"
@@ -245,16 +243,6 @@ class Search:
                                 predicted=now.predicted, placed=now.placed, placement=now.placement,
                                 extra_us=float(now.predicted["fp16_extra_us"]) if moved else candidate.extra_us)  # fmt: skip
         self._offer(candidate, ("edgedla quantize MODEL --data DATA -o quantization",))
-
-    def _scales(self, model: Path) -> Step:
-        """Scales by the default method; if the metric fails with them, by the method with the best outputs."""
-        scales = self.steps.quantize(model, "auto", self._watched)
-        methods: Mapping[str, float] = scales.value["methods"]
-        other = max(methods, key=lambda name: methods[name], default="auto")
-        if scales.value["met"] is False and methods.get(other, 0.0) > methods.get("auto", 0.0) + LEAST_GAIN_DB:
-            second = self.steps.quantize(model, other, self._watched)
-            return second if second.value["met"] else scales
-        return scales
 
     def _watched(self, phase: str, done: int, of: int) -> None:
         self.budget.check()

@@ -138,11 +138,11 @@ class Steps:
         }  # fmt: skip
         return self.store.step("place", rests_on, make, f"placing: {name}")
 
-    def quantize(self, model: Path, method: str, progress: Callable[[str, int, int], None]) -> Step:
+    def quantize(self, model: Path, progress: Callable[[str, int, int], None]) -> Step:
         """INT8 scales by `quantize`, repaired until the metric holds. Files: the folder that `build` takes.
 
         Value: "met", "dead" (groups of channels), "precisions", "devices" (of layers that it moves), "int8_nodes" (on the DLA),
-        "extra_us", "changed" (the model was changed), "methods" (SQNR per method).
+        "extra_us", "changed" (the model was changed).
         """
         r, parts = self.request, self.parts
         calibration = parts.calibration
@@ -154,7 +154,7 @@ class Steps:
 
             # Errors of a single tensor on random input are no reason to change the model.
             request = QuantizeRequest(
-                **r.platform, **r.sizes, metric=self.metric, max_drop=r.max_drop, method=method,
+                **r.platform, **r.sizes, metric=self.metric, max_drop=r.max_drop,
                 triage_samples=0 if calibration.synthetic else 8, keep_apart=False,
             )  # fmt: skip
             result = quantize(model, calibration, request, holdout=parts.search, progress=progress)
@@ -165,14 +165,13 @@ class Steps:
                 "devices": dict(result.devices),
                 "int8_nodes": result.nodes["dla_int8"], "dead": [f"{len(g.channels)} channels of {g.tensor}" for g in result.dead],
                 "extra_us": float(result.predicted_us.get("extra", 0.0)), "changed": result.model is not None,
-                "methods": {name: round(db, 3) for name, db in result.methods.items()},
             }  # fmt: skip
 
         rests_on = {
             "model": sha256_of(model), **r.platform, **self._sizes(), "metric": self._metric(), "max_drop": r.max_drop,
-            "samples": parts.identity, "method": method,
+            "samples": parts.identity,
         }  # fmt: skip
-        return self.store.step("quantize", rests_on, make, f"calibrating INT8 ({method})")
+        return self.store.step("quantize", rests_on, make, "calibrating INT8")
 
     def build(self, candidate: Candidate, backend: str = "host") -> Step:
         """The artifact. Value: its digest."""

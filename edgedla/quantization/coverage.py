@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Dict, List, Mapping, Optional, Tuple
 
 from edgedla.graph import LayerGraph
-from edgedla.quantization.calibration_cache import INT8_MAX
 from edgedla.quantization.unify import MEASURED, Scales
 
 MISSING = "missing"
@@ -32,10 +31,6 @@ class TensorScale:
     rule: str = ""
     why: str = ""
     layers: Tuple[str, ...] = ()
-
-    @property
-    def scale(self) -> Optional[float]:
-        return None if self.absmax is None else self.absmax / INT8_MAX
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import os
 import re
 import sys
 from dataclasses import replace
+from functools import lru_cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Type
 
@@ -205,7 +206,7 @@ def _sound(model: bytes, say: Optional[Callable[[str], None]], fed_bytes: int, e
 
     light = _light(model)
     if estimate:
-        memory = _memory_of(light, len(model))
+        memory = _memory_of(light.SerializeToString(), len(model))
         require(memory, fed_bytes)
         if say is not None and memory.total_bytes >= WORTH_SAYING_BYTES:
             say(f"ONNX Runtime takes {memory}")
@@ -224,7 +225,7 @@ def memory_of(data: bytes) -> SessionMemory:
     Raises:
         ModelError: the bytes are not a model, or the model has an endless loop.
     """
-    return _memory_of(_light(data), len(data))
+    return _memory_of(_light(data).SerializeToString(), len(data))
 
 
 def _light(data: bytes) -> ModelProto:
@@ -240,21 +241,26 @@ def _light(data: bytes) -> ModelProto:
         raise ModelError(f"the model cannot be read: {str(e)[:_ERROR_CHARACTERS]}") from e
 
 
-def _memory_of(light: ModelProto, size: int) -> SessionMemory:
+@lru_cache(maxsize=16)
+def _memory_of(light: bytes, size: int) -> SessionMemory:
+    """Kept, because `quantize` opens sessions of one network again and again. Args: light: see _light. size: with the weights."""
+    import onnx
+
     from edgedla.quantization.endless_loops import endless_loop
     from edgedla.quantization.session_memory import session_memory
 
-    loop = endless_loop(light.graph)
+    model = onnx.ModelProto.FromString(light)
+    loop = endless_loop(model.graph)
     if loop is not None:
         raise ModelError(
             f"the loop {loop!r} never ends", hint="its condition is always true, and nothing limits its rounds"
         )
-    empty = {t.name for t in light.graph.initializer if 0 in t.dims[2:]}
-    conv = next((n for n in light.graph.node if n.op_type.startswith("Conv") and empty & set(n.input[1:2])), None)
+    empty = {t.name for t in model.graph.initializer if 0 in t.dims[2:]}
+    conv = next((n for n in model.graph.node if n.op_type.startswith("Conv") and empty & set(n.input[1:2])), None)
     if conv is not None:
         # ONNX Runtime would never return from it.
         raise ModelError(f"the convolution {conv.name or conv.output[0]!r} has a window without elements")
-    return session_memory(light, size)
+    return session_memory(model, size)
 
 
 def input_specs(session: OnnxSession, shapes: Mapping[str, Sequence[int]]) -> List[InputSpec]:

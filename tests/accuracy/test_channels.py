@@ -10,12 +10,16 @@ import numpy as np
 import onnx
 import pytest
 
+from edgedla.accuracy.channels import repair
 from edgedla.accuracy.quantize import quantize
 from edgedla.accuracy.request import QuantizeRequest
 from edgedla.accuracy.result import Quantized
 from edgedla.builder import load_artifact
 from edgedla.cli.main import exit_code_of
 from edgedla.quantization.samples import Samples
+from edgedla.quantization.session import open_session
+from edgedla.reports.quantization.page import to_page
+from edgedla.vocabulary import QDQ_FORMS
 from tests.accuracy.random_heads import KINDS, Head, head, samples
 from tests.models import node, onnx_model
 
@@ -30,7 +34,6 @@ def part_db(case: Head, result: Quantized, held_out: Samples) -> List[float]:
     from edgedla.builder.request import PlanOptions
     from edgedla.importers import load_onnx
     from edgedla.quantization.calibration_cache import INT8_MAX
-    from edgedla.quantization.session import open_session
     from edgedla.regions import check_graph
     from edgedla.targets import platform_for
 
@@ -46,7 +49,12 @@ def part_db(case: Head, result: Quantized, held_out: Samples) -> List[float]:
         calibration=Calibration("cache", absmax, ""),
         options=options,
     )
-    exact, rounded = (open_session(m.SerializeToString()) for m in (case.model, simulate(case.model, plan).model))
+    return part_db_of(case, simulate(case.model, plan).model, held_out)
+
+
+def part_db_of(case: Head, network: Any, held_out: Samples) -> List[float]:
+    """SQNR in dB of each part's variation in the outputs of `network`."""
+    exact, rounded = (open_session(m.SerializeToString()) for m in (case.model, network))
     pairs = [(exact.run(["y"], f)[0], rounded.run(["y"], f)[0]) for f in held_out.feeds]
     want, got = (np.moveaxis(np.stack([p[k] for p in pairs]).astype(np.float64), case.axis + 1, 0) for k in (0, 1))
     found = []
@@ -79,7 +87,9 @@ def test_without_a_repair_the_report_leads_with_the_dead_channels(
     np.savez(data, x=np.concatenate([f["x"] for f in samples(24, 0).feeds]))
     line = ["quantize", str(tmp_path / "m.onnx"), "--data", str(data), "-o", str(tmp_path / "q")]
     assert exit_code_of(line) == 0
-    assert "channels apart in FP16" in capsys.readouterr().out
+    first, second = capsys.readouterr().out.split("repaired  by split-shared-scale in FP16")
+    assert first.startswith("was dead  output y: ")
+    assert "the worst group has" in second
     # As if no layer could be spared.
     monkeypatch.setattr("edgedla.accuracy.channels.repair._choices", lambda *_: [])
     assert exit_code_of(line) == 1
@@ -112,6 +122,29 @@ def test_without_a_repair_the_report_leads_with_the_dead_channels(
         "taken all the same (`edgedla quantize --force`)" in note for note in load_artifact(tmp_path / "a").notes
     )
     assert exit_code_of([*line, "--min-channel-sqnr", "-30"]) == 0
+
+
+@pytest.mark.parametrize("form", QDQ_FORMS)
+@pytest.mark.parametrize("kind", ["concat", "one convolution"])
+def test_the_typed_model_holds_what_the_repair_says(kind: str, form: str) -> None:
+    """TensorRT 11 takes no pins: the model's own pairs end in front of what leaves INT8."""
+    case, held_out = head(KINDS.index(kind)), samples(8, 1000)
+    request = QuantizeRequest(target="agx-orin-64gb", trt="11.4", qdq_form=form, **FAST)
+    result = quantize(case.model, samples(16, 0), request, holdout=held_out)
+    assert result.revived
+    assert result.model is not None
+    made = onnx.load_from_string(result.model)
+    read = {name for n in made.graph.node for name in n.input} | {o.name for o in made.graph.output}
+    assert all(read & set(n.output) for n in made.graph.node), "no pair is left that nothing reads"
+    assert min(part_db_of(case, made, held_out)) > 15
+
+
+def test_the_page_leads_with_dead_channels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    case = head(KINDS.index("concat"))
+    for choices, said in ((repair._choices, "channels repaired"), (lambda *_: [], "dead channels")):
+        monkeypatch.setattr(repair, "_choices", choices)
+        page = to_page(quantize(case.model, samples(16, 0), QuantizeRequest(**FAST), holdout=samples(8, 1000)))
+        assert page.index(said) < page.index("simulated accuracy")
 
 
 def test_deploy_never_keeps_int8_with_dead_channels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

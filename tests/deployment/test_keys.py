@@ -57,7 +57,7 @@ def keys(folder: Path, request: DeployRequest, **given: Any) -> Dict[str, str]:
     steps.fix(steps.source, candidate.precision, "", **fix)
     steps.predict(steps.source, candidate.precision, "")
     if parts.calibration is not None:
-        steps.quantize(steps.source, given.get("method", "auto"), lambda phase, done, of: None)
+        steps.quantize(steps.source, lambda phase, done, of: None)
     steps.build(candidate, given.get("backend", "host"))
     steps.score(folder, given.get("digest", "d"), given.get("part", "search"), "")
     steps.measure(folder, given.get("digest", "d"), "")
@@ -159,7 +159,6 @@ def test_how_boxes_are_read_is_part_of_the_steps_that_score(folder: Path, field:
         ("approximate", 0.1, "fix"),
         ("only", ("clip-relu6",), "fix"),
         ("opset", 17, "fix"),
-        ("method", "minmax", "quantize"),
         ("model_sha256", "n", "build"),
         ("quantization_key", "q", "build"),
         ("placement", ROOT / "README.md", "build"),

@@ -12,7 +12,7 @@ import pytest
 
 from edgedla.deployment.budget import Budget
 from edgedla.deployment.candidate import Candidate
-from edgedla.deployment.search import LEAST_GAIN_DB, Search, _text
+from edgedla.deployment.search import Search, _text
 from edgedla.io.files import sha256_of
 from tests.frozen import changeable
 
@@ -51,10 +51,10 @@ class StepsOfTimes:
         }  # fmt: skip
         return SimpleNamespace(value=value, folder=model.parent)
 
-    def quantize(self, model: Path, method: str, watch: Any) -> SimpleNamespace:
+    def quantize(self, model: Path, watch: Any) -> SimpleNamespace:
         self.calibrated.append(model.name)
         value = {
-            "met": model.name != self._unmet, "dead": [], "methods": {}, "changed": False, "precisions": self.precisions,
+            "met": model.name != self._unmet, "dead": [], "changed": False, "precisions": self.precisions,
             "int8_nodes": self.int8_nodes,
             "extra_us": self._extra_us.get(model.name, 0.0),
         }  # fmt: skip
@@ -166,37 +166,6 @@ def test_a_drop_of_exactly_the_limit_is_accepted(tmp_path: Path, drop: float, ke
 
 
 @pytest.mark.parametrize(
-    ("other_db", "methods"),
-    [(20.0 + LEAST_GAIN_DB, ["auto"]), (20.001 + LEAST_GAIN_DB, ["auto", "entropy"]), (19.0, ["auto"])],
-)
-def test_a_second_method_is_tried_only_above_its_least_gain(
-    tmp_path: Path, other_db: float, methods: List[str]
-) -> None:
-    assert LEAST_GAIN_DB == 0.3
-    steps, tried = StepsOfTimes(tmp_path, {}, ""), []
-    quantize = steps.quantize
-
-    def unmet(model: Path, method: str, watch: Any) -> SimpleNamespace:
-        tried.append(method)
-        step = quantize(model, method, watch)
-        step.value.update(met=method != "auto", methods={"auto": 20.0, "entropy": other_db})
-        return step
-
-    steps.quantize = unmet  # type: ignore[method-assign]
-    steps.predict = lambda model, precision, name, scales: SimpleNamespace(  # type: ignore[method-assign]
-        # The rewritten model is no better, so that only one is calibrated.
-        value=way(
-            0, precision, {"fp16": 200.0, "int8": 100.0}[precision] * (1 + 9 * (model == steps.fixed)), 900.0
-        ).predicted,
-        folder=model.parent,
-    )
-    search = Search(steps, Budget(60.0), lambda phase, done, of: None)  # type: ignore[arg-type]
-    assert search.run().precision == ("int8" if len(methods) == 2 else "fp16")
-    assert tried[: len(methods)] == methods
-    assert set(tried) == set(methods)
-
-
-@pytest.mark.parametrize(
     ("precision", "share", "kept"),
     [
         ("fp16", 0.9, True), ("fp16", 0.9 - 1e-10, True), ("fp16", 0.9 - 1e-8, False), ("fp16", 1.0, True),
@@ -266,8 +235,8 @@ def test_int8_that_changed_the_model_is_offered_with_the_changed_one(tmp_path: P
     quantize = steps.quantize
     equalised = tmp_path / "fixed"
 
-    def changes(model: Path, method: str, watch: Any) -> SimpleNamespace:
-        scales = quantize(model, method, watch)
+    def changes(model: Path, watch: Any) -> SimpleNamespace:
+        scales = quantize(model, watch)
         scales.value["changed"], scales.file = True, lambda name: equalised
         return scales
 

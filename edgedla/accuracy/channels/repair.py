@@ -1,4 +1,4 @@
-"""Gives back channels that a shared scale rounded away: the least costly layers out of INT8 with which every group is alive."""
+"""`split-shared-scale` gives back channels that a shared scale rounded away: the least costly layers leave INT8."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from edgedla.accuracy.layer_times import LayerTimes
 from edgedla.accuracy.state import State, Step
 from edgedla.quantization.samples import Feed
 from edgedla.vocabulary import GPU
+
+#: Begins the name of the step.
+SPLIT = "split-shared-scale"
 
 
 def dead(groups: Sequence[ChannelGroup], least_db: float) -> List[ChannelGroup]:
@@ -23,18 +26,18 @@ def repair_channels(
 
     A concatenation in FP16 needs no shared scale. Tried: the joins in front of the output, also what makes the dead
     channels, and every join of the network with what makes and reads its tensors; each in FP16 on the DLA, and on the GPU,
-    which ends the DLA's part in front of them.
+    which ends the DLA's part in front of them. Of a strongly typed release types decide the device, so there only FP16.
     """
     simulation = state.simulation()
     before = dead(noise.groups(simulation, feeds), least_db)
-    if not before or state.report.platform.release.strongly_typed:
+    if not before:
         return
     extra, old, on_dla = times.extra_us(), (dict(state.precisions), dict(state.devices)), set(state.on_dla())
     on_gpu = {x.name for x in state.graph.layers} - on_dla
     choices: List[Tuple[float, bool, Tuple[str, ...]]] = []
     for names in _choices(state, noise, before):
         choices.append((sum(max(extra.get(name, 0.0), 0.0) for name in names), False, names))
-        if on_dla - set(names):
+        if on_dla - set(names) and not state.report.platform.release.strongly_typed:
             choices.append((max(times.to_gpu_us(names, on_gpu), 0.0), True, names))
     sqnr = simulation.noise(feeds).sqnr_db
     del simulation
@@ -45,11 +48,12 @@ def repair_channels(
         left = dead(noise.groups(trial, feeds), least_db)
         shown = ", ".join(names[:6]) + (", ..." if len(names) > 6 else "")
         state.steps.append(
-            Step(f"channels apart {'on the GPU' if to_gpu else 'in FP16'}",
-                 f"{len(before) - len(left)} of {len(before)} groups of channels back: {shown}",
+            Step(f"{SPLIT} {'on the GPU' if to_gpu else 'in FP16'}",
+                 f"{shown}: {len(before) - len(left)} of {len(before)} groups of channels back",
                  sqnr, trial.noise(feeds).sqnr_db, not left, cost_us)
         )  # fmt: skip
         if not left:
+            state.revived = tuple(before)
             return
     state.precisions, state.devices = old
 

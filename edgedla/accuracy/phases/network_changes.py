@@ -34,10 +34,7 @@ def change_network(
 
 
 def tensors_on_dla(state: State) -> List[str]:
-    """Tensors that DLA layers read or write. The DLA has no precision wider than FP16, so FP16 must hold them.
-
-    [""], which selects no tensor, if nothing runs on the DLA: an empty list would mean all.
-    """
+    """Tensors that DLA layers read or write. The DLA has no precision wider than FP16, so FP16 must hold them."""
     on_dla = set(state.on_dla())
     layers = [x for x in state.graph.layers if x.name in on_dla]
-    return [t for x in layers for t in (*x.inputs, *x.outputs)] or [""]
+    return [t for x in layers for t in (*x.inputs, *x.outputs)]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
-from edgedla.accuracy.channels.measure import ChannelNoise
+from edgedla.accuracy.channels.measure import ChannelGroup, ChannelNoise
 from edgedla.accuracy.channels.repair import dead
 from edgedla.accuracy.evaluate import Score
 from edgedla.accuracy.fp16_care import fp16_findings
@@ -24,12 +24,12 @@ from edgedla.accuracy.scores.judgement import EXCEEDED, Witness, judge
 from edgedla.accuracy.simulation import Simulation
 from edgedla.accuracy.state import State, metric_values
 from edgedla.accuracy.triage import TensorError
+from edgedla.graph import Layer
 from edgedla.quantization.calibration_cache import write_cache
 from edgedla.quantization.collect import Collection
 from edgedla.quantization.coverage import coverage
 from edgedla.quantization.samples import Samples
 from edgedla.quantization.unify import dla_scales
-from edgedla.vocabulary import GPU
 
 
 def outcome(
@@ -55,12 +55,12 @@ def outcome(
         simulation.require_finite(feeds)
     sqnr = noise.sqnr_db if noise.signal.any() else -math.inf
     scores, blind = _scores(request, state, simulation), _blind(job, state, simulation)
-    devices = {x.name: x.device for x in plan.layers}
+    on_dla = state.on_dla()
     scales = dla_scales(job.graph, state.absmax, job.platform, state.needs_equal_scales())
     covered = coverage(job.graph, scales, collection.largest)
     job.announce("measuring channels")
     simulation.progress = job.counter("channels")
-    groups = tuple(replace(g, made_by=_maker(job, g.tensor)) for g in channels.groups(simulation, feeds))
+    groups, revived = _named(job, channels.groups(simulation, feeds)), _named(job, state.revived)
     text, goal_met, not_shown = _goal(request, sqnr, scores, blind)
     typed = job.platform.release.strongly_typed
     if typed:
@@ -96,11 +96,10 @@ def outcome(
         not_shown=not_shown,
         channels=groups,
         dead=tuple(dead(groups, request.min_channel_sqnr_db)),
+        revived=revived,
         forced=request.force,
-        predicted_us=_predicted(state, times, covered.layers_without),
-        missing_us={
-            t.tensor: times.without_scale_us(n for n in t.layers if devices[n] != GPU) for t in covered.missing
-        },
+        predicted_us=times.of_build(on_dla, covered.layers_without, state.steps),
+        missing_us={t.tensor: times.without_scale_us(n for n in t.layers if n in on_dla) for t in covered.missing},
         histograms=histogram_pictures(collection, errors, absmax),
         notes=tuple(job.notes),
         cache="" if typed else write_cache(absmax, job.platform.release.trt),
@@ -128,12 +127,13 @@ def _scores(request: QuantizeRequest, state: State, simulation: Simulation) -> T
     return scores_of(names, request.metric, metric_values(simulation, state.holdout, request.metric))
 
 
-def _maker(job: Job, tensor: str) -> str:
-    """The node that makes a tensor, and the user's line."""
-    index = job.graph.producer(tensor)
-    if index is None:
-        return ""
-    layer = job.graph.layers[index]
+def _named(job: Job, groups: Sequence[ChannelGroup]) -> Tuple[ChannelGroup, ...]:
+    """The groups with the node that makes their tensor, and the user's line."""
+    layers = {name: layer for layer in job.graph.layers for name in layer.outputs}
+    return tuple(replace(g, made_by=_maker(layers[g.tensor])) if g.tensor in layers else g for g in groups)
+
+
+def _maker(layer: Layer) -> str:
     return f"{layer.onnx_op} {layer.onnx_node}" + (f", {layer.source}" if layer.source is not None else "")
 
 
@@ -171,15 +171,3 @@ def _goal(
         not_shown += [judgement.why] * bool(judgement.why)
     why = "" if any(missed) else "; ".join(dict.fromkeys(not_shown))
     return " and ".join(parts), not any(missed) and not why if parts else None, why
-
-
-def _predicted(state: State, times: LayerTimes, without_scale: Sequence[str]) -> Dict[str, float]:
-    if not times.int8_us:
-        return {}
-    on_dla = set(state.on_dla())
-    return {
-        "int8": sum(times.int8_us[n] for n in on_dla),
-        "fp16": sum(times.fp16_us[n] for n in on_dla),
-        "extra": sum(step.extra_us for step in state.steps if step.kept),
-        "missing": times.without_scale_us(n for n in without_scale if n in on_dla),
-    }

@@ -32,11 +32,13 @@ class Repairs:
         self.job, self.state, self.collection, self.feeds = job, state, collection, feeds
         self.few = feeds[: job.request.triage_samples]
 
-    def errors(self, feeds: Sequence[Feed], accumulated: bool = False) -> Tuple[TensorError, ...]:
+    def errors(
+        self, feeds: Sequence[Feed], accumulated: bool = False, earlier: Sequence[TensorError] = ()
+    ) -> Tuple[TensorError, ...]:
         """Each tensor's error alone, and its noise at the outputs. `accumulated`: also with all rounding before it.
 
         Args:
-            feeds: the samples to run; if empty, errors that need a run stay unknown.
+            feeds: the samples to run; if empty, errors that need a run stay unknown. earlier: errors of this model on them.
         """
         state = self.state
         simulation = state.simulation(parts=SEARCHED if feeds else 1)
@@ -49,9 +51,12 @@ class Repairs:
             return errors
         self.job.announce(f"measuring {len(names)} tensors, one at a time, on {len(feeds)} samples")
         tied = state.tied(set(simulation.tensors))
-        errors = with_output_shares(
-            errors, simulation, feeds, plan.calibration.absmax, tied, self.job.counter("tensors")
-        )
+        ranges, counter = plan.calibration.absmax, self.job.counter("tensors")
+        # The noise of a tensor alone follows from its own range.
+        known = {
+            e.tensor: e.output_share for e in earlier if e.output_share is not None and e.absmax == ranges.get(e.tensor)
+        }
+        errors = with_output_shares(errors, simulation, feeds, ranges, tied, counter, known)
         # Frees the session: two more follow.
         del simulation
         if accumulated:
@@ -90,7 +95,8 @@ class Repairs:
         better_thresholds(self.state, errors, self.feeds, enough)
         if not self._is_good_enough(enough):
             self.job.announce("choosing layers for FP16")
-            errors = self.errors(self.few or self.feeds[:1])
+            earlier = () if request.bias_correction else errors
+            errors = self.errors(self.few or self.feeds[:1], earlier=earlier)
             layers_to_fp16(self.state, errors, times, self.feeds, enough, request.min_sqnr_db, self._beyond_fp16())
 
     def _beyond_fp16(self) -> Set[str]:

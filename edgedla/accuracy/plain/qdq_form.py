@@ -47,10 +47,12 @@ def quantised_model(
     if halved is None:
         return with_qdq(newer, absmax, fp16)
     ranges: Dict[str, float] = dict(absmax)
+    wide = {o for node in halved.model.graph.node if node.name in fp16 for o in node.output}
     for node in halved.model.graph.node:
         # The model's own ends stay FLOAT, by Casts: the pairs stand on their FLOAT16 side.
         if node.op_type == "Cast":
             for name, other in ((node.input[0], node.output[0]), (node.output[0], node.input[0])):
                 if name in absmax:
                     ranges.setdefault(other, absmax[name])
-    return with_qdq(halved.model, ranges, fp16, half=True)
+    apart = [node.name for node in halved.model.graph.node if node.op_type == "Cast" and node.input[0] in wide]
+    return with_qdq(halved.model, ranges, {*fp16, *apart}, half=True)

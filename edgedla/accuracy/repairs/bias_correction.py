@@ -14,7 +14,7 @@ from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
 import numpy as np
 
-from edgedla.accuracy.state import State, Step
+from edgedla.accuracy.state import GAIN_DB, State, Step
 from edgedla.builder.host.node_modes import node_modes
 from edgedla.builder.host.stored_weights import quantize_weights
 from edgedla.importers.model_file.port_names import free_name, free_prefix, tensor_names
@@ -25,8 +25,6 @@ from edgedla.quantization.session import open_session
 from edgedla.quantization.weights import channel_axis
 
 _KINDS = frozenset({"Conv", "ConvTranspose", "Gemm"})
-#: Smallest gain on held-out samples that counts as more than chance.
-_GAIN_DB = 0.05
 
 
 def correct_biases(state: State, calibration: Sequence[Feed], held_out: Sequence[Feed]) -> None:
@@ -38,7 +36,7 @@ def correct_biases(state: State, calibration: Sequence[Feed], held_out: Sequence
     corrected = _with_biases(state.model, errors)
     before = state.simulation().noise(held_out).sqnr_db
     after = state.simulation(model=corrected).noise(held_out).sqnr_db
-    kept = after > before + _GAIN_DB
+    kept = after > before + GAIN_DB
     state.steps.append(Step("bias correction", f"{len(errors)} layers", before, after, kept))
     if kept:
         state.model = corrected

@@ -13,7 +13,7 @@ import numpy as np
 
 from edgedla.accuracy.measured_outputs import output_fields
 from edgedla.accuracy.repairs.rescale import ScaleGroup, Wiring, rescaled
-from edgedla.accuracy.state import State, Step
+from edgedla.accuracy.state import GAIN_DB, State, Step
 from edgedla.errors import ModelError
 from edgedla.quantization.collect import Collection, collect
 from edgedla.quantization.methods import thresholds
@@ -22,8 +22,6 @@ from edgedla.quantization.session import open_session
 
 #: Largest factor: channels that differ more from the median of the others are scaled by this factor only.
 MOST_FACTOR = 16.0
-#: Smallest gain on held-out samples that counts as more than chance.
-_GAIN_DB = 0.05
 
 
 def equalize(
@@ -45,7 +43,7 @@ def equalize(
     measured = collect(model, calibration)
     ranges = thresholds(measured, method)
     after = state.simulation(ranges, model=model).noise(held_out).sqnr_db
-    kept = after > before + _GAIN_DB
+    kept = after > before + GAIN_DB
     state.steps.append(Step("cross-layer equalisation", f"{len(groups)} activations", before, after, kept))
     if not kept:
         return collection

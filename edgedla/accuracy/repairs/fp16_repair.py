@@ -4,7 +4,7 @@ their layers on the GPU."""
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any, Dict, List, Sequence, Set
+from typing import Any, Dict, Sequence, Set
 
 from edgedla.accuracy.fp16_care import FP16_MAX, Fp16Finding
 from edgedla.accuracy.repairs.rescale import Wiring, fp16_loss, rescaled
@@ -23,12 +23,10 @@ class Fp16Repair:
     """The repairs made.
 
     Attributes:
-        factors: tensor -> its factor, a power of two. on_gpu: layers moved to the GPU. reasons: tensor -> why it could
-            not be rescaled.
+        factors: tensor -> its factor, a power of two. reasons: tensor -> why it could not be rescaled.
     """
 
     factors: Dict[str, float] = field(default_factory=dict)
-    on_gpu: List[str] = field(default_factory=list)
     reasons: Dict[str, str] = field(default_factory=dict)
 
 
@@ -101,9 +99,7 @@ def _to_gpu(
     state.steps.append(
         Step("kept on the GPU", f"{len(names)} layers, in FP16: {', '.join(names[:4])}{more}", before, after, kept)
     )
-    if kept:
-        done.on_gpu = names
-    else:
+    if not kept:
         state.devices = stood
 
 

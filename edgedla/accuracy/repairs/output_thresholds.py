@@ -12,7 +12,7 @@ from typing import Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from edgedla.accuracy.repairs.salient_noise import SalientNoise
 from edgedla.accuracy.simulation import Simulation, to_db
-from edgedla.accuracy.state import State, Step
+from edgedla.accuracy.state import GAIN_DB, State, Step
 from edgedla.accuracy.triage import TensorError
 from edgedla.builder.host.segments import SEARCHED
 from edgedla.quantization.samples import Feed
@@ -25,8 +25,6 @@ _STEPS = (0.85, 0.92)
 _PATIENCE = 2
 #: Smallest relative drop of the noise at the outputs for which a range changes; less is chance.
 _LEAST_GAIN = 0.005
-#: Smallest gain on held-out samples that counts as more than chance.
-_GAIN_DB = 0.05
 
 
 def output_thresholds(
@@ -63,7 +61,7 @@ def output_thresholds(
     before, after = (simulation.noise(held_out, absmax).sqnr_db for absmax in (used, repaired))
     salient = SalientNoise(simulation, held_out)
     gained_db = to_db(sum(salient.parts(repaired))) - to_db(sum(salient.parts(used)))
-    kept = gained_db > _GAIN_DB and after > before - _GAIN_DB
+    kept = gained_db > GAIN_DB and after > before - GAIN_DB
     more = ", ..." if len(changed) > 4 else ""
     noise_change = f"{abs(gained_db):.2f} dB {'less' if gained_db >= 0 else 'more'}"
     names = f"{len(changed)} tensor{'s' * (len(changed) != 1)} ({', '.join(list(changed)[:4])}{more})"

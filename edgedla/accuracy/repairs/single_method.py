@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Callable, Dict, List, Mapping, Optional, Sequence
 
 import numpy as np
 
-from edgedla.accuracy.scores.intervals import mean_interval
 from edgedla.accuracy.simulation import Noise, Simulation
 from edgedla.accuracy.state import State, Step
 from edgedla.quantization.collect import Collection
@@ -15,7 +15,7 @@ from edgedla.quantization.methods import METHODS, thresholds
 from edgedla.quantization.samples import Feed
 
 #: `auto` may lose this much to the best single method at an output; less is chance.
-MOST_LOSS_DB = 0.3
+MOST_LOSS_DB = 0.2
 #: Most held-out samples to compare on. On 32 a few samples with clipped values decide: two methods changed places by 2 dB.
 MOST_SAMPLES = 1024
 #: Beyond this SQNR outputs count as equal.
@@ -30,10 +30,10 @@ class Tried:
     errors: np.ndarray
 
     def loss_db(self, better: Tried) -> float:
-        """Most dB by which other ranges are closer to FP32 at an output, where the samples show (95 %) that they are."""
+        """Most dB by which other ranges are closer to FP32 at an output, where the lead exceeds its standard error."""
         gaps = [b - a for a, b in zip(_db(self.noise), _db(better.noise))]
-        shown = (mean_interval(d)[0] > 0 for d in (self.errors - better.errors).T)
-        return max([0.0, *(gap for gap, sure in zip(gaps, shown) if sure)])
+        leads = (self.errors - better.errors).T
+        return max([0.0, *(gap for gap, d in zip(gaps, leads) if d.mean() * math.sqrt(len(d) - 1) > d.std())])
 
 
 def tried(simulation: Simulation, feeds: Sequence[Feed], absmax: Mapping[str, float]) -> Tried:
@@ -61,7 +61,7 @@ def by_method(
 def no_worse_than_single(
     state: State, collection: Collection, methods: Mapping[str, Tried], feeds: Sequence[Feed], stated: str
 ) -> None:
-    """Takes the ranges of the single method that loses least, if the state's are shown to lose more than 0.3 dB to one.
+    """Takes the ranges of the single method that loses least, if the state's lose more than MOST_LOSS_DB to one.
 
     Args:
         methods: see by_method, on `feeds`. stated: the input whose range the model states, which no method changes; "" for none.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
 
 import click
@@ -118,27 +118,12 @@ def quantize(model: str, out: Optional[str], data: Optional[str], holdout: Optio
     absmax = None if cache is None else dict(cache.absmax)
     if data is None:
         return _translate(model, out, absmax, given)
-    request = QuantizeRequest(
-        target=given["target"],
-        jetpack=given["jetpack"],
-        trt=given["trt"],
-        method=given["method"],
-        min_sqnr_db=given["min_sqnr"],
-        min_channel_sqnr_db=given["min_channel_sqnr"],
-        force=given["force"],
-        quick=given["quick"],
-        qdq_form=given["qdq_form"],
-        max_drop=given["max_drop"],
-        metric=chosen_metric(given, lambda: _network(model, given)),
-        bias_correction=given["bias_correction"],
-        equalize=given["equalize"],
-        repair_fp16=given["repair_fp16"],
-        everywhere=given["everywhere"],
-        shapes=given["shapes"],
-        batch=given["batch"],
-        preprocess=preprocess_settings(given),
-        classes=given["classes"],
-    )
+    named = {
+        "min_sqnr_db": given["min_sqnr"], "min_channel_sqnr_db": given["min_channel_sqnr"],
+        "metric": chosen_metric(given, lambda: _network(model, given)), "preprocess": preprocess_settings(given),
+    }  # fmt: skip
+    same = {f.name: given[f.name] for f in fields(QuantizeRequest) if f.name in given}
+    request = QuantizeRequest(**{**same, **named})
     with progress_bar() as progress:
         result = run(model, data, request, holdout=holdout, absmax=absmax, say=say, progress=progress)
     if cache is not None:

@@ -31,8 +31,8 @@ def with_qdq(
     """A copy of an onnx.ModelProto with a symmetric INT8 Q/DQ pair on every tensor that has a range.
 
     Weights of Conv, ConvTranspose, Gemm and MatMul become INT8 constants behind a DQ, one scale per output channel,
-    absmax / 127. Nodes in `fp16_nodes` keep their weights and read tensors without the pair. A model from `strip_qdq`
-    gets its pairs back exactly where they were.
+    absmax / 127. Nodes in `fp16_nodes` keep their weights, read tensors without the pair, and write outputs without it.
+    A model from `strip_qdq` gets its pairs back exactly where they were.
 
     Args:
         absmax: tensor -> range; scale = range / 127 in FP32.
@@ -78,6 +78,7 @@ class _Inserter:
         self.constants = constants_of(model)
         self.types = tensor_types(model)
         self.outputs = {o.name for o in self.graph.output}
+        self.wide = {name for node in self.graph.node if node.name in fp16 for name in node.output}
         self.kept = self._recorded_places()
         self.nodes: List[Any] = []
         self.weights: Dict[str, str] = {}
@@ -100,8 +101,10 @@ class _Inserter:
         self.zero = self._initializer(self._named("edgedla", "zero_point"), self.middle)
         old = list(self.graph.node)
         quantised: Set[str] = set()
+        paired = {n for node in old for slot, n in enumerate(node.input) if self._reads_pair(node, slot, n)}
+        paired.update(filter(self._output_through, self.outputs))
         for entry in self.graph.input:
-            if entry.name not in self.constants and self._wants(entry.name):
+            if entry.name not in self.constants and self._wants(entry.name) and entry.name in paired:
                 self._pair(entry.name, entry.name, self._named(entry.name, "dequantized"), quantised)
         for node in old:
             self._read(node)
@@ -111,7 +114,7 @@ class _Inserter:
                     node.output[slot] = self._named(name, "unquantized")
             self.nodes.append(node)
             for name, inner in zip(names, node.output):
-                if not name or not self._wants(name):
+                if not self._wants(name) or name not in paired:
                     continue
                 self._pair(name, inner, name if inner != name else self._named(name, "dequantized"), quantised)
         fresh = [type(n).FromString(n.SerializeToString()) for n in self.nodes]
@@ -132,7 +135,7 @@ class _Inserter:
 
     def _output_through(self, name: str) -> bool:
         """True for a network output that is written by its pair's DQ."""
-        return name in self.outputs and (name in self.kept["outputs"] if self.kept else True)
+        return name in self.outputs and (name in self.kept["outputs"] if self.kept else name not in self.wide)
 
     def _reads_pair(self, node: Any, slot: int, name: str) -> bool:
         if not self._wants(name):

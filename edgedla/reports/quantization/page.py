@@ -11,7 +11,7 @@ from edgedla.reports.page.figures import Fact, Figure
 from edgedla.reports.page.render import render_page
 from edgedla.reports.page.verdict import Verdict
 from edgedla.reports.quantization.drawing import error_drawing, histogram_drawing
-from edgedla.reports.quantization.text import db, judged
+from edgedla.reports.quantization.text import db, group_text, judged, repaired
 
 
 def to_page(r: Quantized) -> str:
@@ -25,7 +25,7 @@ def to_page(r: Quantized) -> str:
         command="quantize",
         title=f"{r.network} in INT8",
         r=r,
-        verdicts=(_error(r), _goal(r)),
+        verdicts=(*_channels(r), _error(r), _goal(r)),
         figures=(
             *_sqnr(r),
             Figure("Tensors with a scale", f"{total - missing}", f"of {total}", "", (total - missing) / max(total, 1)),
@@ -53,6 +53,14 @@ def _sqnr(r: Quantized) -> List[Figure]:
         return []
     basis = "held-out samples, simulated" if r.methods else "samples of the check, simulated"
     return [Figure("Output SQNR", db(r.sqnr_db).replace(" dB", ""), "dB", basis)]
+
+
+def _channels(r: Quantized) -> Tuple[Verdict, ...]:
+    """Groups of channels that INT8 rounds away, or did before a repair."""
+    found = [Verdict("bad", "dead channels", f"{group_text(g)}.") for g in r.dead]
+    if r.revived:
+        found.append(Verdict("good", "channels repaired", f"{repaired(r)}. Before: {group_text(r.revived[0])}."))
+    return tuple(found)
 
 
 def _error(r: Quantized) -> Verdict:

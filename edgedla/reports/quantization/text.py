@@ -6,6 +6,7 @@ import math
 from typing import Dict, List, Sequence
 
 from edgedla.accuracy.channels.measure import ChannelGroup
+from edgedla.accuracy.channels.repair import SPLIT
 from edgedla.accuracy.evaluate import Evaluation, Score
 from edgedla.accuracy.result import GIVEN, Quantized
 from edgedla.accuracy.triage import TensorError
@@ -127,13 +128,15 @@ def _lines(r: Quantized) -> List[str]:
 
 
 def _channels(r: Quantized) -> List[str]:
-    """The dead groups of channels, then those that starve."""
-    taken = "taken all the same (--force)" if r.forced else "`build` refuses it: more samples, or another --method"
+    """The dead groups of channels, those that a repair gave back, then those that starve."""
+    cure = "more samples, or another --method" if r.methods else "without --quick it is repaired where that can be"
+    taken = "taken all the same (--force)" if r.forced else f"`build` refuses it: {cure}"
     lines = [f"DEAD      {group_text(g)}; {taken}" for g in r.dead]
     starving = [g for g in r.channels if g.few_codes and g not in r.dead]
-    lines += [f"starving  {group_text(g)}" for g in starving[:_GROUPS]]
-    if len(starving) > _GROUPS:
-        lines.append(f"          and {len(starving) - _GROUPS} groups more")
+    fixed = [f"repaired  {repaired(r)}"] if r.revived else []
+    for label, groups, more in (("was dead", r.revived, fixed), ("starving", starving, [])):
+        lines += [f"{label}  {group_text(g)}" for g in groups[:_GROUPS]]
+        lines += [f"          and {len(groups) - _GROUPS} groups more"] * (len(groups) > _GROUPS) + more
     seen = {g.tensor for g in r.channels}
     # Repairs may have changed the scale since its error was measured.
     inside = [
@@ -145,6 +148,13 @@ def _channels(r: Quantized) -> List[str]:
         scale = number(e.absmax / INT8_MAX, ".3g")
         lines.append(f"starving  {e.tensor}, inside: {db(e.alone_db)} SQNR alone on its scale of {scale} (SIMULATED)")
     return lines
+
+
+def repaired(r: Quantized) -> str:
+    """What gave dead groups of channels back, and what it costs."""
+    step = next(s for s in reversed(r.steps) if s.kept and s.name.startswith(SPLIT))
+    cost = f"; adds {_time(step.extra_us)} per frame (predicted)" if r.predicted_us else ""
+    return f"by {step.name}, {step.detail}; the worst group has {db(r.channels[0].sqnr_db)} now (SIMULATED){cost}"
 
 
 def group_text(g: ChannelGroup) -> str:
@@ -195,7 +205,9 @@ def _worst(errors: Sequence[TensorError]) -> List[str]:
     rows = sorted(errors, key=lambda e: (-(e.output_share or 0.0), -e.loss_db))[:_WORST]
     if not rows:
         return []
-    lines = [f"{'worst tensors (SIMULATED)':44}{'alone':>9}{'best':>9}{'outputs':>9}{'so far':>9}{'cosine':>9}"]
+    lines = [
+        f"{'worst tensors, before steps (SIMULATED)':44}{'alone':>9}{'best':>9}{'outputs':>9}{'so far':>9}{'cosine':>9}"
+    ]
     for e in rows:
         share = "-" if not e.output_share else number(-10 * math.log10(e.output_share), ".1f")
         so_far = "-" if e.accumulated_db is None else number(e.accumulated_db, ".1f")

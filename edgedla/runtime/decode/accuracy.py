@@ -95,18 +95,21 @@ def _hits(overlap: np.ndarray) -> np.ndarray:
     return hits
 
 
-def average_precision(hits: np.ndarray, objects: int) -> float:
-    """Area under the precision envelope at 101 recall points.
+def average_precision(hits: np.ndarray, objects: int) -> np.ndarray:
+    """Area under the precision envelope at 101 recall points, (rows,).
 
     Args:
-        hits: (n,) of all detections of a class, best first.
+        hits: (rows, n) of all detections of a class, best first.
     """
+    rows, n = hits.shape
     if not objects:
-        return float("nan")
-    tp = np.cumsum(hits)
-    envelope = np.maximum.accumulate((tp / np.arange(1, len(hits) + 1))[::-1])[::-1]
-    at = np.searchsorted(tp / objects, np.linspace(0, 1, 101), side="left")
-    return float(np.append(envelope, 0.0)[at].mean())
+        return np.full(rows, np.nan)
+    tp = np.cumsum(hits, axis=1)
+    envelope = np.maximum.accumulate((tp / np.arange(1, n + 1))[:, ::-1], axis=1)[:, ::-1]
+    needed = np.searchsorted(np.arange(objects + 1) / objects, np.linspace(0, 1, 101))
+    at = np.stack([np.searchsorted(row, needed) for row in tp])
+    found: np.ndarray = np.take_along_axis(np.hstack([envelope, np.zeros((rows, 1))]), at, axis=1).mean(axis=1)
+    return found
 
 
 def evaluate(
@@ -126,8 +129,7 @@ def accuracy_of(frames: Sequence[Matches], classes: int, score: float = 0.5) -> 
     scores, of, hits = scores[order], of[order], hits[:, order]
     table = np.full((len(THRESHOLDS), classes), np.nan)
     for c in range(classes):
-        mine, count = hits[:, of == c], int((objects == c).sum())
-        table[:, c] = [average_precision(row, count) for row in mine]
+        table[:, c] = average_precision(hits[:, of == c], int((objects == c).sum()))
     confident = hits[0, (of < classes) & (scores >= score)]
     total, tp = int((objects < classes).sum()), int(confident.sum())
     precision, recall = tp / max(len(confident), 1), tp / max(total, 1)
