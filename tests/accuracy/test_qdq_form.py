@@ -59,8 +59,9 @@ def pairs(model: Any) -> Dict[str, int]:
 def test_every_form_has_the_levels_of_the_first(form: str) -> None:
     first, made = (quantised_model(net(), ABSMAX, (), f, NEW) for f in ("int8", form))
     onnx.checker.check_model(made, full_check=True)
-    assert pairs(made)["QuantizeLinear"] == pairs(first)["QuantizeLinear"] == 4
-    assert pairs(made)["DequantizeLinear"] == 6
+    # None on "c": TensorRT fuses the Relu that reads it.
+    assert pairs(made)["QuantizeLinear"] == pairs(first)["QuantizeLinear"] == 3
+    assert pairs(made)["DequantizeLinear"] == 5
     if form == "int8-fp16":
         # FLOAT16 rounds a value beside a border of two levels to the other one: no better or worse than the first form.
         # By ONNX's own reference: ONNX Runtime 1.23 truncates in QuantizeLinear of FLOAT16.
@@ -86,6 +87,39 @@ def test_the_scales_come_back() -> None:
     assert {name: round(x, 4) for name, x in back.ranges.items()} == ABSMAX
     with pytest.raises(ModelError, match="zero point|UINT8"):
         strip_qdq(quantised_model(net(), ABSMAX, (), "uint8", NEW))
+
+
+@pytest.mark.parametrize("form", QDQ_FORMS)
+def test_no_pair_keeps_a_convolution_from_what_is_fused_into_it(form: str) -> None:
+    constants: Dict[str, Any] = {"w": np.full((4, 3, 3, 3), 0.1, "f"), "sizes": np.array([1, 1, 2, 2], "f")}
+    constants.update((name, np.full(4, value, "f")) for name, value in (("g", 1.0), ("b", 0.1), ("m", 0.0), ("s", 1.0)))
+    nodes = [
+        node("Conv", "x w", "c", name="conv", pads=[1] * 4),
+        node("BatchNormalization", "c g b m s", "n"),
+        node("Relu", "n", "r"),
+        node(
+            "Resize", "r  sizes", "y", mode="nearest", coordinate_transformation_mode="asymmetric", nearest_mode="floor"
+        ),
+    ]
+    nodes[-1].input[:] = ["r", "", "sizes"]
+    model = onnx_model(nodes, {"x": (1, 3, 8, 8)}, {"y": (1, 4, 16, 16)}, constants, opset=17)
+    result = quantize(
+        model, Samples(feeds(16), False, "16 tests"), QuantizeRequest(trt="11.4.1", quick=True, qdq_form=form)
+    )
+    assert result.model is not None
+    made = onnx.load_from_string(result.model)
+    maker = {o: n.op_type for n in made.graph.node for o in n.output}
+    read = [n.input[0] for n in made.graph.node if n.op_type == "QuantizeLinear"]
+    assert sorted(maker.get(name, "input") for name in read) in (
+        ["Relu", "Resize", "input"],
+        ["Cast", "Relu", "Resize"],
+    )
+    scales = {
+        t.name: float(onnx.numpy_helper.to_array(t))
+        for t in made.graph.initializer
+        if t.name.endswith("/scale") and not t.dims
+    }
+    assert len(set(scales.values())) == 2, "the resize reads and writes one scale"
 
 
 def test_float16_scales_raise_the_operator_set_and_hold_what_stays_float() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any, Collection, Dict, Mapping
 
 from edgedla.quantization.qdq import with_qdq
+from edgedla.quantization.qdq.nodes import METADATA, constants_of
+from edgedla.quantization.qdq.unscaled import Unscaled
 from edgedla.regions.float16_model import half_model
 from edgedla.targets import Platform
 from edgedla.vocabulary import QDQ_FORMS
@@ -31,11 +33,15 @@ def quantised_model(
     """An onnx.ModelProto in FLOAT with Q/DQ pairs.
 
     Args:
-        absmax: tensor -> range. fp16: names of nodes that get none. form: one of QDQ_FORMS.
+        absmax: tensor -> range; one that a fused operator reads gets no pair, which would keep TensorRT from fusing.
+        fp16: names of nodes that get none. form: one of QDQ_FORMS.
 
     Raises:
         ModelError: see `with_qdq`.
     """
+    if all(entry.key != METADATA for entry in model.metadata_props):
+        unscaled = Unscaled(model.graph, absmax, constants_of(model))
+        absmax = {name: value for name, value in absmax.items() if not unscaled.inner(name)}
     if form != "int8-fp16":
         return with_qdq(model, absmax, fp16, unsigned=form == "uint8")
     import onnx
