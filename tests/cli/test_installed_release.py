@@ -10,11 +10,15 @@ from pathlib import Path
 from types import ModuleType
 from typing import Callable, Iterator
 
+import numpy as np
+import onnx
 import pytest
 
+from edgedla.builder.artifact.load import load_artifact
 from edgedla.cli.main import exit_code_of
 from edgedla.targets import _platform, platform_for
 from edgedla.targets.installed import asked_for_a_builder
+from tests.models import node, onnx_model
 
 SHAPES = str(Path(__file__).resolve().parents[2] / "examples/00_shapes_detector/shapes_detector.onnx")
 
@@ -121,6 +125,35 @@ def test_deploy_takes_the_installed_release_to_its_end(
     line = ["deploy", SHAPES, "--data", "random", "--level", "0", "--backend", "host", "-o", str(tmp_path / "out")]
     assert exit_code_of(line) == 0
     assert json.loads((tmp_path / "out/deployment.json").read_text())["platform"]["trt"] == version
+
+
+@pytest.mark.parametrize(
+    ("revision", "version"), [(JP62, "10.7.0"), (JP721, "10.16.2"), (JP722, "11.4.1"), (JP722, "11.5.0")]
+)
+def test_scales_artifacts_exports_and_runs_are_of_the_installed_release(
+    board: Callable[..., None], tmp_path: Path, capsys: pytest.CaptureFixture[str], revision: str, version: str
+) -> None:
+    typed = version.startswith("11")
+    board(revision, version, 0 if version.startswith("10.16") else 2)
+    model, samples, built = tmp_path / "net.onnx", tmp_path / "samples.npz", str(tmp_path / "built")
+    onnx.save(
+        onnx_model(
+            [node("Conv", "x w", "y", pads=[1] * 4)],
+            {"x": (1, 3, 8, 8)},
+            {"y": (1, 4, 8, 8)},
+            {"w": np.full((4, 3, 3, 3), 0.1, "f")},
+        ),
+        model,
+    )
+    np.savez(samples, x=np.random.default_rng(0).random((8, 3, 8, 8), np.float32))
+    assert (
+        exit_code_of(["quantize", str(model), "--data", str(samples), "--quick", "-o", str(tmp_path / "scales")]) == 0
+    )
+    assert (tmp_path / "scales/calib.cache").exists() is not typed
+    assert exit_code_of(["build", str(model), "--backend", "host", "-o", built]) == 0
+    assert load_artifact(built).platform["trt"] == version
+    assert exit_code_of(["export", "triton", built, "-o", str(tmp_path / "triton")]) == 0
+    assert exit_code_of(["run", built, "--source", "synthetic://?rate=100", "--frames", "1"]) == 0
 
 
 @pytest.mark.parametrize(("cores", "words"), [(2, "MACs"), (0, "counts no DLA cores")])
