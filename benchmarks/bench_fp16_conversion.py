@@ -44,7 +44,7 @@ from edgedla.quantization.session import open_session
 from edgedla.regions.float16_model import half_model
 from edgedla.targets import platform_for
 
-OLD = {"target": "agx-orin-64gb", "trt": "10.3"}
+OLD = {"target": "agx-orin-64gb", "trt": "10.3", "precision": "fp16"}
 NEW = {"target": "agx-orin-64gb", "jetpack": "7.2.2"}
 #: Deviation that results of convolutions keep below: trained networks' stay far from FLOAT16's end.
 LARGEST_SIZE = 10.0
