@@ -11,7 +11,7 @@ from edgedla.fixes.network.editor import Editor
 from edgedla.fixes.network.network import Network
 from edgedla.fixes.site import Cut, Node, Refused, Rewrite, Site
 from edgedla.importers.model_file.changed_outputs import ChangedOutput
-from edgedla.importers.model_file.operator_schema import DEFAULT_DOMAINS
+from edgedla.importers.operator_schema import DEFAULT_DOMAINS
 
 #: A rewrite may create the pattern of an earlier one, so each round starts again from the first rewrite.
 MOST_ROUNDS = 6

@@ -20,8 +20,8 @@ from edgedla.fixes.network.plugins import is_plugin
 from edgedla.fixes.network.subgraphs import subgraphs
 from edgedla.graph.named import no_such_input
 from edgedla.graph.open_sizes import TRTEXEC_BATCH, require_given
-from edgedla.importers.model_file.operator_schema import DEFAULT_DOMAINS
 from edgedla.importers.model_file.shape_inference import SIZED_BY_VALUE, inferred_by_values
+from edgedla.importers.operator_schema import DEFAULT_DOMAINS
 from edgedla.quantization.session import open_session
 
 #: Each round folds what the last round's shapes made computable: YOLO's decoders need three rounds, Swin one per shifted window.

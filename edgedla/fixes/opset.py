@@ -10,7 +10,7 @@ from edgedla.errors import ModelError
 from edgedla.fixes.network.library import onnx_ir
 from edgedla.fixes.network.model_file import outline
 from edgedla.importers.model_file.converted_bounds import type_bounds
-from edgedla.importers.model_file.operator_schema import DEFAULT_DOMAINS, operator_schema
+from edgedla.importers.operator_schema import DEFAULT_DOMAINS, operator_schema
 
 #: The body of a newer operator may have a newer one again: Gelu's has CastLike.
 MOST_EXPANSIONS = 4

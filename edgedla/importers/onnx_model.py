@@ -15,12 +15,12 @@ from edgedla.graph.tensor import dims_text
 from edgedla.importers.context import Context
 from edgedla.importers.model_file.described_shapes import described_tensors
 from edgedla.importers.model_file.onnx_file import OnnxFile, read
-from edgedla.importers.model_file.operator_schema import DEFAULT_DOMAINS
 from edgedla.importers.model_file.port_names import free_name
 from edgedla.importers.model_file.sparse_weights import reads_of
 from edgedla.importers.model_file.tensor_data import TensorReader
 from edgedla.importers.network.core import NetTensor, TooLarge
 from edgedla.importers.node import readable
+from edgedla.importers.operator_schema import DEFAULT_DOMAINS
 from edgedla.importers.parser_releases import newest_opset, stands_in_for
 from edgedla.importers.ports import Batch, contradicted_outputs, import_inputs, output_tensors
 from edgedla.importers.refuse import CannotTell, Refused

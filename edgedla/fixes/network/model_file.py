@@ -20,8 +20,8 @@ from edgedla.fixes.network.plugins import is_plugin
 from edgedla.fixes.network.sound import require_sound_nodes
 from edgedla.graph.open_sizes import no_shape_text
 from edgedla.importers.model_file.onnx_file import read
-from edgedla.importers.model_file.operator_schema import DEFAULT_DOMAINS
 from edgedla.importers.model_file.tensor_data import inside, outside
+from edgedla.importers.operator_schema import DEFAULT_DOMAINS
 
 #: Fields of TensorProto that hold elements.
 PAYLOADS = (

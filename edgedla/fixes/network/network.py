@@ -11,7 +11,7 @@ from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
 import numpy as np
 
 from edgedla.fixes.site import Node, Refused
-from edgedla.importers.model_file.operator_schema import DEFAULT_DOMAINS
+from edgedla.importers.operator_schema import DEFAULT_DOMAINS
 
 #: Constants of up to this many elements are read while matching. Larger ones are weights: reading them would load the model,
 #: and a file without weights could not be matched.

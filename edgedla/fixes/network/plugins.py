@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, Set, Tuple
 
 from edgedla.fixes.network.subgraphs import subgraphs
-from edgedla.importers.model_file.operator_schema import DEFAULT_DOMAINS
 from edgedla.importers.model_file.plugins import RUN_DOMAINS, is_of_onnx
+from edgedla.importers.operator_schema import DEFAULT_DOMAINS
 
 
 def is_plugin(node: Any, model: Any) -> bool:

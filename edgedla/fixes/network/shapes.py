@@ -6,7 +6,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from edgedla.fixes.network.library import onnx_ir
 from edgedla.fixes.network.network import Network
-from edgedla.importers.model_file.operator_schema import operator_schema
+from edgedla.importers.operator_schema import operator_schema
 
 #: Operators whose output has the type and dims of their first input.
 SAME_AS_INPUT = frozenset(

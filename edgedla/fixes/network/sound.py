@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import Any, Iterable, Mapping, Optional, Sequence
 
 from edgedla.errors import ModelError
-from edgedla.importers.model_file.operator_schema import DEFAULT_DOMAINS, operator_schema
+from edgedla.importers.operator_schema import DEFAULT_DOMAINS, operator_schema
 
 #: Operators with a window of `kernel_shape`.
 _WINDOWS = frozenset(

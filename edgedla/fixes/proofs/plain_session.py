@@ -16,7 +16,7 @@ from edgedla.fixes.network.model_file import outline
 from edgedla.fixes.network.network import MOST_READ_ELEMENTS, data_of
 from edgedla.fixes.network.plugins import at_or_behind_plugins
 from edgedla.fixes.network.write_model import tensor_inside
-from edgedla.importers.model_file.operator_schema import DEFAULT_DOMAINS
+from edgedla.importers.operator_schema import DEFAULT_DOMAINS
 from edgedla.quantization.session import open_session
 
 #: Weights that ONNX Runtime's operators also take as inputs; those of quantised operators have to be constants.

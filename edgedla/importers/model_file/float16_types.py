@@ -20,9 +20,9 @@ from edgedla.importers.model_file.float16_tensors import (
     lost,
     to_float16,
 )
-from edgedla.importers.model_file.operator_schema import DEFAULT_DOMAINS, SIZES, operator_schema
 from edgedla.importers.model_file.shape_inference import with_inferred_shapes
 from edgedla.importers.model_file.value_names import read_names, rename
+from edgedla.importers.operator_schema import DEFAULT_DOMAINS, SIZES, operator_schema
 
 _QDQ = frozenset(("QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"))
 #: Inputs that stay FLOAT though ONNX allows FLOAT16: (operator, index). A region of interest has the precision of the sizes.

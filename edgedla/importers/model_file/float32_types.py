@@ -10,9 +10,9 @@ from typing import Any, Dict, List, Optional, Tuple
 
 import numpy as np
 
-from edgedla.importers.model_file.operator_schema import DEFAULT_DOMAINS, SIZES
 from edgedla.importers.model_file.tensor_types import FLOAT, tensor_types
 from edgedla.importers.model_file.value_names import last_name, read_names, rename
+from edgedla.importers.operator_schema import DEFAULT_DOMAINS, SIZES
 
 #: onnx.TensorProto.DataType -> its name.
 TURNED: Dict[int, str] = {10: "FLOAT16", 16: "BFLOAT16", 11: "DOUBLE"}

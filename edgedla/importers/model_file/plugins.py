@@ -6,8 +6,8 @@ from functools import lru_cache
 from typing import Any, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 from edgedla.errors import ModelError
-from edgedla.importers.model_file.operator_schema import DEFAULT_DOMAINS
 from edgedla.importers.model_file.value_names import graphs_in
+from edgedla.importers.operator_schema import DEFAULT_DOMAINS
 
 #: Other domains whose operators ONNX Runtime has.
 RUN_DOMAINS = frozenset({"com.microsoft", "ai.onnx.ml"})

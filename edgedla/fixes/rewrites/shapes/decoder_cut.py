@@ -14,7 +14,7 @@ from edgedla.fixes.rewrites.convolution.deconv_crop import FIRST_SLICE
 from edgedla.fixes.rewrites.shapes.patterns import RESHAPES
 from edgedla.fixes.site import Cut, Node, Refused, Rewrite, Site, holds, no_pattern, refuses
 from edgedla.importers.model_file.changed_outputs import METADATA, changed_outputs
-from edgedla.importers.model_file.operator_schema import DEFAULT_DOMAINS
+from edgedla.importers.operator_schema import DEFAULT_DOMAINS
 
 #: A Conv after a Softmax with at most this many weights is part of a decoder: YOLOv8's for box distributions has 16.
 MOST_DECODER_WEIGHTS = 64
