@@ -8,7 +8,7 @@ import subprocess
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, Callable, List, Mapping, NamedTuple, Optional, Tuple
 
 import onnx
 
@@ -18,7 +18,6 @@ from edgedla.acceptance.values import Finding, Skip
 from edgedla.builder.artifact.artifact import Artifact
 from edgedla.builder.artifact.load import load_artifact
 from edgedla.builder.building import build, plan_build
-from edgedla.builder.plan.plan import BuildPlan
 from edgedla.builder.request import BuildRequest, PlanOptions
 from edgedla.builder.tensorrt.api import ask_tensorrt
 from edgedla.builder.tensorrt.bindings import installed_version
@@ -85,7 +84,8 @@ def rules(context: Context) -> List[Finding]:
                 answer = differing[layer.name].tensorrt if layer.name in differing else layer.capable
                 data = {
                     "layer": layer.name, "type": layer.type, "precision": precision, "rules": layer.capable,
-                    "tensorrt": answer, "changed_by_precision": layer.name in drift.changed, **_platform(plan),
+                    "tensorrt": answer, "changed_by_precision": layer.name in drift.changed,
+                    "target": plan.platform["target"], "trt": plan.platform["trt"],
                 }  # fmt: skip
                 findings.append(
                     Finding(f"{name} {precision} {layer.name}", answer, layer.capable, "rules/layers", data)
@@ -180,10 +180,6 @@ def over_both_cores(path: Path, request: BuildRequest) -> Placement:
     return place(
         path, target=request.target, trt=request.trt, precision=request.precision, pins=pins, devices=list(DEVICES)
     )
-
-
-def _platform(plan: BuildPlan) -> Dict[str, Any]:
-    return {"target": plan.platform["target"], "trt": plan.platform["trt"]}
 
 
 def _placement(name: str, artifact: Artifact) -> List[Finding]:
