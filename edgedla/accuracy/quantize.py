@@ -33,7 +33,7 @@ from edgedla.preprocess.settings import with_embedded
 from edgedla.quantization.collect import collect
 from edgedla.quantization.methods import DEFAULT, method_of
 from edgedla.quantization.qdq import Stripped
-from edgedla.quantization.samples import Samples
+from edgedla.quantization.samples import Samples, held
 
 #: Number of held-out samples for comparing steps.
 _COMPARE = 32
@@ -123,7 +123,7 @@ def _quantize(job: Job, data: Data, holdout: Data, given: Optional[Mapping[str, 
     judged, measured = keep_apart(held_out) if request.keep_apart else (held_out, held_out)
     state = first_state(job, collection, calibration, (judged, measured), given)
     times = layer_times(job.graph, job.platform)
-    feeds = judged.feeds[:_COMPARE]
+    feeds = held(judged.feeds[:_COMPARE])
     collection = change_network(job, state, collection, calibration, feeds)
     channels = ChannelNoise(job.model, measured_outputs(job.model), feeds[0])
     job.notes.extend(f"channels of {name} are not measured" for name in channels.outputs if name not in channels.units)
@@ -131,7 +131,7 @@ def _quantize(job: Job, data: Data, holdout: Data, given: Optional[Mapping[str, 
     repairs = Repairs(job, state, collection, feeds)
     if request.quick:
         return outcome(job, state, collection, calibration, repairs.errors(()), {}, times, method, channels)
-    many = judged.feeds[:MOST_SAMPLES]
+    many = judged.feeds[:MOST_SAMPLES] if len(judged.feeds) > _COMPARE else feeds
     job.announce(f"comparing methods on {len(many)} of the held-out samples")
     methods = by_method(state, collection, many, job.counter("methods"))
     errors = repairs.errors(repairs.few, accumulated=True)

@@ -21,15 +21,15 @@ _ALONE_DB = 1.0
 Enough = Callable[[float, Simulation], bool]
 
 
-def better_thresholds(state: State, errors: Sequence[TensorError], feeds: Sequence[Feed], enough: Enough) -> None:
-    """Sets the range of minimum error for as few tensors as needed, the noisiest at the outputs first.
+def better_thresholds(state: State, errors: Sequence[TensorError], feeds: Sequence[Feed], enough: Enough) -> bool:
+    """Sets the range of minimum error for as few tensors as needed, the noisiest at the outputs first; True if that is enough.
 
     Tensors that only move or repeat another tensor's values share one threshold with it. The change is kept only if the
     held-out error falls.
     """
     better = {e.tensor: e.best for e in errors if e.tensor in state.absmax and e.loss_db >= _ALONE_DB}
     if not better:
-        return
+        return False
     weights = {e.tensor: (-(e.output_share or 0.0), -e.loss_db) for e in errors}
     of = copies(state.graph)
     groups: Dict[str, List[str]] = {}
@@ -38,12 +38,14 @@ def better_thresholds(state: State, errors: Sequence[TensorError], feeds: Sequen
     order = list(groups.values())
     before = state.simulation().noise(feeds).sqnr_db
     best: Optional[Tuple[float, int]] = None
+    met = False
     for count in _growing(len(order)):
         simulation = state.simulation({**state.absmax, **_ranges(order[:count], better)})
         after = simulation.noise(feeds).sqnr_db
         if best is None or after > best[0] + GAIN_DB:
             best = (after, count)
-        if enough(after, simulation):
+        met = enough(after, simulation)
+        if met:
             best = (after, count)
             break
     assert best is not None
@@ -56,6 +58,7 @@ def better_thresholds(state: State, errors: Sequence[TensorError], feeds: Sequen
     state.steps.append(Step("better thresholds", f"{many}{with_copies}: {names}", before, after, kept))
     if kept:
         state.absmax = {**state.absmax, **chosen}
+    return kept and met
 
 
 def _ranges(groups: Sequence[Sequence[str]], better: Mapping[str, float]) -> Dict[str, float]:

@@ -20,6 +20,7 @@ from edgedla.vocabulary import HANDED_ON
 SYNTHETIC_SAMPLES = 4
 #: Random samples below this size are drawn without a check of the memory limit.
 WORTH_ASKING_BYTES = 64 << 20
+HELD_BYTES = 32 << 20
 #: The module with the memory limit. Bundles lack it and check no limit.
 _LIMIT = "edgedla.quantization.memory_limit"
 #: Allowed kinds of sample paths, for errors.
@@ -80,6 +81,12 @@ class Picked(Feeds):
 
     def feed(self, index: int) -> Feed:
         return self._whole[self._places[index]]
+
+
+def held(feeds: Sequence[Feed]) -> Sequence[Feed]:
+    """The feeds in memory, if they take no more than HELD_BYTES: a search runs them hundreds of times."""
+    size = sum(array.nbytes for array in feeds[0].values()) * len(feeds) if len(feeds) else 0
+    return tuple(feeds) if size <= HELD_BYTES else feeds
 
 
 @dataclass(frozen=True)

@@ -264,15 +264,19 @@ def test_only_floats_are_cast_to_the_type_that_a_network_takes(given_: str, take
 
 
 @pytest.mark.parametrize(
-    ("metric", "most", "judges"), [("l2", 0.1, True), ("l2", None, False), (None, 0.1, False), (None, None, False)]
+    ("metric", "most", "ok"),
+    [("l2", 0.1, True), ("l2", 0.09, False), ("l2", None, True), (None, 0.1, True), (None, None, True)],
 )
 def test_repairs_are_judged_by_a_drop_only_where_metric_and_limit_are_given(
-    metric: Any, most: Any, judges: bool
+    metric: Any, most: Any, ok: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from edgedla.accuracy.phases.repairs import Repairs
+    from edgedla.accuracy.phases import repairs
 
-    phase: Any = SimpleNamespace(job=SimpleNamespace(request=SimpleNamespace(metric=metric, max_drop=most)))
-    assert (Repairs._drop_ok(phase) is not None) is judges
+    monkeypatch.setattr(repairs, "metric_values", lambda *_: ([1.0], [0.9]))
+    request = SimpleNamespace(metric=metric and METRICS[metric], max_drop=most)
+    phase: Any = SimpleNamespace(job=SimpleNamespace(request=request), state=SimpleNamespace(judged=None))
+    simulation: Any = None
+    assert repairs.Repairs._drop_ok(phase, simulation) is ok
 
 
 def test_what_a_score_says_is_not_changed_afterwards() -> None:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Callable, Optional, Sequence, Set, Tuple
+from typing import Sequence, Set, Tuple
 
 from edgedla.accuracy.fp16_care import fp16_findings
 from edgedla.accuracy.layer_times import LayerTimes
 from edgedla.accuracy.phases.job import Job
 from edgedla.accuracy.phases.network_changes import tensors_on_dla
-from edgedla.accuracy.repair import Enough, better_thresholds, layers_to_fp16
+from edgedla.accuracy.repair import better_thresholds, layers_to_fp16
 from edgedla.accuracy.simulation import Simulation, tensor_noise
 from edgedla.accuracy.state import State, metric_values
 from edgedla.accuracy.triage import TensorError, best_ranges, tensor_errors, with_accumulated, with_output_shares
 from edgedla.builder.host.segments import SEARCHED
 from edgedla.errors import RunError
 from edgedla.quantization.collect import Collection
-from edgedla.quantization.samples import Feed, Samples
+from edgedla.quantization.samples import Feed, Samples, held
 
 #: Number of samples for accumulated errors, and for bias correction.
 _ACCUMULATE, _CORRECT = 4, 64
@@ -70,7 +70,7 @@ class Repairs:
             from edgedla.accuracy.repairs.output_thresholds import output_thresholds
 
             self.job.announce("choosing thresholds by the error at the outputs")
-            chosen_on = calibration.feeds[: request.triage_samples // 2 or 1]
+            chosen_on = held(calibration.feeds[: request.triage_samples // 2 or 1])
             stated = (self.job.stated_input,)
             output_thresholds(self.state, errors, chosen_on, self.feeds, stated, self.job.counter("thresholds"))
         if request.bias_correction:
@@ -84,16 +84,17 @@ class Repairs:
         request = self.job.request
         if request.min_sqnr_db is None and request.max_drop is None:
             return
-        least_db, drop_ok = request.min_sqnr_db, self._drop_ok()
+        least_db = request.min_sqnr_db
 
         def enough(sqnr_db: float, simulation: Simulation) -> bool:
-            return (least_db is None or sqnr_db >= least_db) and (drop_ok is None or drop_ok(simulation))
+            return (least_db is None or sqnr_db >= least_db) and self._drop_ok(simulation)
 
-        if self._is_good_enough(enough):
+        simulation = self.state.simulation()
+        if enough(simulation.noise(self.feeds).sqnr_db, simulation):
             return
+        del simulation
         self.job.announce("trying better thresholds")
-        better_thresholds(self.state, errors, self.feeds, enough)
-        if not self._is_good_enough(enough):
+        if not better_thresholds(self.state, errors, self.feeds, enough):
             self.job.announce("choosing layers for FP16")
             earlier = () if request.bias_correction else errors
             errors = self.errors(self.few or self.feeds[:1], earlier=earlier)
@@ -104,21 +105,13 @@ class Repairs:
         beyond = {f.tensor for f in fp16_findings(self.collection, tensors_on_dla(self.state))}
         return {x.name for x in self.state.graph.layers if beyond.intersection((*x.inputs, *x.outputs))}
 
-    def _is_good_enough(self, enough: Enough) -> bool:
-        simulation = self.state.simulation()
-        return enough(simulation.noise(self.feeds).sqnr_db, simulation)
-
-    def _drop_ok(self) -> Optional[Callable[[Simulation], bool]]:
+    def _drop_ok(self, simulation: Simulation) -> bool:
         metric, most = self.job.request.metric, self.job.request.max_drop
         if metric is None or most is None:
-            return None
-
-        def ok(simulation: Simulation) -> bool:
-            try:
-                exact, simulated = metric_values(simulation, self.state.judged, metric)
-            except RunError:
-                # NaN or infinity is no accuracy.
-                return False
-            return metric.figure(exact) - metric.figure(simulated) <= most
-
-        return ok
+            return True
+        try:
+            exact, simulated = metric_values(simulation, self.state.judged, metric)
+        except RunError:
+            # NaN or infinity is no accuracy.
+            return False
+        return metric.figure(exact) - metric.figure(simulated) <= most
