@@ -176,8 +176,8 @@ def _described(command: click.Command) -> click.Command:
 _described(main)
 
 
-#: Commands without products of large matrices.
-ONE_THREAD = (["check"], ["fix"], ["place"], ["run"])
+#: Commands that answer and end, without products of large matrices.
+ANSWERS = (["check"], ["fix"], ["place"])
 
 
 def run(args: Optional[List[str]] = None) -> None:
@@ -187,9 +187,10 @@ def run(args: Optional[List[str]] = None) -> None:
     _fill_standard_descriptors()
     guard_command(sys.argv[1:] if args is None else args, _complain)
     note_interruptions()
-    # A model is many small values that live until the end. Collecting after every 700 of them costs a tenth of a check.
-    gc.set_threshold(100_000, 20, 20)
-    if (sys.argv[1:] if args is None else args)[:1] in ONE_THREAD:
+    verb = (sys.argv[1:] if args is None else args)[:1]
+    # A model is many small values that live until the end: one collection of them costs a tenth of a check. A pipeline runs for weeks.
+    gc.set_threshold(5_000_000 if verb in ANSWERS else 100_000, 20, 20)
+    if verb in (*ANSWERS, ["run"]):
         # OpenBLAS starts a thread per core when NumPy is imported: a fifth of the import on two cores.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     # A guarded command is a process of its own, whose processor time begins at 0.

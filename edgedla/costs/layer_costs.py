@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, TypeVar
 
 from edgedla.costs.cost import Cost, device_kind
 from edgedla.costs.operators import Operator, operators_of
 from edgedla.costs.work import Work, in_fp32, work_of
+from edgedla.frozen import dataclass, replace
 from edgedla.graph import Layer, LayerGraph
 
 #: (layer, its work, device, whether it is fused into the one before it) -> its cost
 Predict = Callable[[Layer, Work, str, bool], Cost]
 #: (operator, device) -> its measured time, if there is one
 Measured = Callable[[Operator, str], Optional[Cost]]
-
-
 V = TypeVar("V")
+_time_us: Callable[[Cost], float] = attrgetter("latency_us")
 
 
 class ByLayer(Mapping[Tuple[int, str], V]):
@@ -118,10 +118,6 @@ def layer_costs_of(
                 column[index] = cost
     every = {link: {d: by[like] for d, like in same_as.items()} for link, by in separations.items()}
     return LayerCosts(ByLayer({d: columns[like] for d, like in same_as.items()}), every, ByLayer(traffic))
-
-
-def _time_us(cost: Cost) -> float:
-    return cost.latency_us
 
 
 def _priced(works: Sequence[Tuple[Layer, Work]], device: str, predict: Predict) -> Tuple[List[Cost], List[Cost]]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import math
+from functools import cached_property
 from typing import Any, Callable, Dict, Optional, Sequence, Tuple
+
+from edgedla.frozen import dataclass, field
 
 #: Bytes of one element, by TensorRT's DataType name. Sub-byte types are fractions.
 ELEMENT_BYTES: Dict[str, float] = {
@@ -46,17 +49,14 @@ class Tensor:
     def rank(self) -> int:
         return len(self.dims)
 
-    @property
+    @cached_property
     def is_dynamic(self) -> bool:
         return any(d < 0 for d in self.dims)
 
-    @property
+    @cached_property
     def volume(self) -> int:
         """Number of elements; 0 if a dimension is dynamic."""
-        n = 1
-        for d in self.dims:
-            n *= max(d, 0)
-        return n
+        return 0 if self.is_dynamic else math.prod(self.dims)
 
     @property
     def batch(self) -> int:

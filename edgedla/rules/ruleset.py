@@ -6,7 +6,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
-from edgedla.errors import RuleError, UsageError
+from edgedla.errors import RuleError
 from edgedla.graph import LayerGraph
 from edgedla.graph.kinds import Kind, kind_of
 from edgedla.graph.open_sizes import has_no_shape
@@ -26,7 +26,7 @@ from edgedla.rules.loader import BORDER_KINDS, RuleFile, load_file
 from edgedla.rules.rule import Rule
 from edgedla.rules.verdict import Effect, Finding, Verdict
 from edgedla.targets import Platform
-from edgedla.vocabulary import CHECK_MODES, PRECISIONS
+from edgedla.vocabulary import CHECK_MODES, PRECISIONS, one_of
 
 #: Kinds whose rules are in another kind's file.
 _FILE_OF = {"IDENTITY": "cast", "DEQUANTIZE": "quantize", "DYNAMIC_QUANTIZE": "quantize"}
@@ -71,9 +71,8 @@ class RuleSet:
             UsageError: unknown precision, mode or stage.
             RuleError: a rule file is wrong.
         """
-        _require_known("precision", precision, PRECISIONS)
-        _require_known("mode", mode, CHECK_MODES)
-        _require_known("stage", stage, ("layer", "subgraph"))
+        precision, mode = one_of("precision", precision, PRECISIONS), one_of("mode", mode, CHECK_MODES)
+        stage = one_of("stage", stage, ("layer", "subgraph"))
         if platform.no_dla is not None and not platform.dla_unknown:
             return tuple(without_dla(layer.index, layer.name, platform.no_dla) for layer in graph.layers)
         active_of: Dict[str, ActiveRules] = {}
@@ -126,8 +125,7 @@ class RuleSet:
         Args:
             formats: tensor name -> type and format that the build asks for, in trtexec's spelling ("int8:chw32").
         """
-        _require_known("precision", precision, PRECISIONS)
-        _require_known("mode", mode, CHECK_MODES)
+        precision, mode = one_of("precision", precision, PRECISIONS), one_of("mode", mode, CHECK_MODES)
         if not platform.has_dla:
             return ()
         from edgedla.rules.border import io_tensor
@@ -194,6 +192,11 @@ class RuleSet:
             active = self._active[key] = ActiveRules(covered, tuple(rules))
         return active
 
+    def rule(self, rule_id: str) -> Rule:
+        """The rule with this id, without its examples; files that were read before are looked at first."""
+        files = (self._file(stem) for stem in (*self._files, *_stems(self.folder)))
+        return next(rule for file in files if file for rule in file.rules if rule.id == rule_id)
+
     def rules(self) -> Tuple[Rule, ...]:
         """Every rule with its examples, by id.
 
@@ -245,8 +248,3 @@ def _version(folder: Path) -> str:
 
 def _stems(folder: Path) -> Sequence[str]:
     return sorted(p.stem for p in (folder / "layers").glob("*.yaml"))
-
-
-def _require_known(name: str, value: str, allowed: Sequence[str]) -> None:
-    if value not in allowed:
-        raise UsageError(f"unknown {name} {value!r}", allowed=", ".join(allowed))

@@ -20,6 +20,26 @@ code = exit_code_of(sys.argv[1:])
 print(*sorted(sys.modules), file=sys.stderr)
 sys.exit(code)
 """
+#: Counts the calls of Python functions, and those of them that importing made.
+COUNTED = """
+import sys
+counts, importing = [0, 0], 0
+def count(frame, event, argument):
+    global importing
+    loads = frame.f_code.co_name == "_find_and_load" and "importlib" in frame.f_code.co_filename
+    if event == "call":
+        importing += loads
+        counts[0] += 1
+        counts[1] += importing > 0
+    elif event == "return":
+        importing -= loads
+sys.setprofile(count)
+from edgedla.cli.main import exit_code_of
+code = exit_code_of(sys.argv[1:])
+sys.setprofile(None)
+print(counts[1] / counts[0], file=sys.stderr)
+sys.exit(code)
+"""
 WEIGHTS = np.ones((8, 8, 1, 1), np.float32)
 #: Libraries that take longer to import than the check of one layer takes.
 SLOW = frozenset("onnx onnxruntime onnx_ir sympy yaml jinja2 rich http.server ssl numpy highspy ctypes".split())
@@ -50,3 +70,14 @@ def test_the_modules_of_a_check_are_these(
 @pytest.mark.parametrize("form", ["json", "text"])
 def test_no_slow_library_is_imported_for_one_layer(imported: Callable[[str], List[str]], form: str) -> None:
     assert SLOW.isdisjoint(imported(form))
+
+
+def test_imports_are_the_smaller_part_of_a_check_of_many_layers(tmp_path: Path) -> None:
+    path = tmp_path / "many.onnx"
+    nodes = [node("Conv", f"x{i} w", f"x{i + 1}") for i in range(300)]
+    save(onnx_model(nodes, {"x0": (1, 8, 8, 8)}, {"x300": (1, 8, 8, 8)}, {"w": WEIGHTS}), path)
+    env = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache"), "PYTHONDONTWRITEBYTECODE": ""}
+    command = [sys.executable, "-c", COUNTED, "check", str(path), "--target", "orin-nx-16gb", "--format", "json"]
+    runs = [subprocess.run(command, capture_output=True, text=True, env=env, timeout=60) for _ in range(2)]
+    assert {run.returncode for run in runs} == {0}, runs[0].stderr
+    assert float(runs[1].stderr) < 0.6, "calls while importing, of all calls of Python functions"

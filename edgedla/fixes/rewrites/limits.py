@@ -6,43 +6,36 @@ from functools import lru_cache
 from types import SimpleNamespace
 from typing import Tuple
 
-from edgedla.rules import rule_for
-from edgedla.rules.rule import Rule
+from edgedla.rules import load_rules
 
 #: Rules on whether a convolution's weights and input rows fit the buffer; the second one is not published.
 BUFFER_RULES = ("CONV009", "CONV010")
 
 
-@lru_cache(maxsize=None)
-def upper_limit(rule_id: str) -> int:
-    """The `max` of a rule's first case: the window of a pooling, the kernel of a convolution."""
-    return int(rule_for(rule_id).cases[0].parameters["max"])
-
-
 def pooling_window() -> int:
-    return upper_limit("POOL003")
+    return rule_parameter("POOL003", "max")
 
 
 def kernel() -> int:
-    return upper_limit("CONV002")
+    return rule_parameter("CONV002", "max")
 
 
 def conv_padding() -> int:
-    return upper_limit("CONV003")
+    return rule_parameter("CONV003", "max")
 
 
 def conv_stride() -> int:
-    return upper_limit("CONV006")
+    return rule_parameter("CONV006", "max")
 
 
 def resize_factor() -> int:
-    return upper_limit("RESZ006")
+    return rule_parameter("RESZ006", "max")
 
 
 @lru_cache(maxsize=None)
 def rule_parameter(rule_id: str, name: str) -> int:
     """One number of a rule's first case."""
-    return int(rule_for(rule_id).cases[0].parameters[name])
+    return int(load_rules().rule(rule_id).cases[0].parameters[name])
 
 
 def buffer_overflow(
@@ -63,11 +56,5 @@ def buffer_overflow(
     )
     return any(
         rule.failure(convolution, rule.cases[0], element_bytes) is not None  # type: ignore[arg-type]
-        for rule in _buffer_rules()
+        for rule in map(load_rules().rule, BUFFER_RULES)
     )
-
-
-@lru_cache(maxsize=None)
-def _buffer_rules() -> Tuple[Rule, ...]:
-    # Finding a rule reads every rule's file.
-    return tuple(rule_for(rule_id) for rule_id in BUFFER_RULES)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Dict, FrozenSet, List, Optional, Tuple
 
+from edgedla.frozen import dataclass
 from edgedla.regions.report import CheckReport, LayerReport
 from edgedla.regions.values import Placed
 from edgedla.reports import layer_groups

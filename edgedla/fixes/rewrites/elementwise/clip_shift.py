@@ -6,7 +6,7 @@ import math
 from typing import Any, Optional
 
 from edgedla.fixes.network.network import Network, attribute
-from edgedla.fixes.rewrites.limits import rule_parameter, upper_limit
+from edgedla.fixes.rewrites.limits import rule_parameter
 from edgedla.fixes.site import Node, Refused, Rewrite, Site, holds, no_pattern, refuses
 
 #: Largest offset. The DLA stores what is moved: values around 1 behind a Clip from -20 have 54 dB in place of 66 in FP16 and 29 in place
@@ -21,7 +21,7 @@ def match(network: Network, node: Node) -> Optional[Site]:
         return None
     dtype = network.dtype(x)
     low, high = _bounds(network, node)
-    least, most = rule_parameter("ACT002", "min"), upper_limit("ACT002")
+    least, most = rule_parameter("ACT002", "min"), rule_parameter("ACT002", "max")
     if low is None or high is None or not high > low:
         raise Refused("it has one bound only, or none between its bounds")
     if low == 0 and least <= high <= most:

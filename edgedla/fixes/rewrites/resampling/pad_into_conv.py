@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, List, Optional
 
 from edgedla.fixes.network.network import Network, attribute, window_numbers
-from edgedla.fixes.rewrites.limits import conv_padding, upper_limit
+from edgedla.fixes.rewrites.limits import conv_padding, rule_parameter
 from edgedla.fixes.site import Node, Refused, Rewrite, Site, holds, no_pattern, refuses
 
 
@@ -26,7 +26,7 @@ def match(network: Network, node: Node) -> Optional[Site]:
         kernel = kernel or list(network.weight_shape(node.inputs[1])[2:])
         most = conv_padding()
     else:
-        most = upper_limit("POOL004")
+        most = rule_parameter("POOL004", "max")
         if any(pads_now) and not attribute(node, "count_include_pad", 0):
             raise Refused("its divisor leaves its own padding out")
         if attribute(node, "ceil_mode", 0):
