@@ -61,7 +61,7 @@ class LoadsAhead:
         bound = np.empty(len(state))
         for start in range(0, len(state), 16384):
             part = slice(start, start + 16384)
-            bound[part] = row_maxima(loads[part] @ self._weights.T + graph.behind[i][state[part]])
+            bound[part] = graph.bound_of(loads[part] @ self._weights.T + graph.behind[i][state[part]])
         keep = bound < limit
         state, loads = _least(state[keep], loads[keep])
         side = limit * FINEST_BOX

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import List, Optional
+from typing import Callable, List, Optional
 
 import numpy as np
 
@@ -50,6 +50,7 @@ class StateGraph:
         deadline: Deadline,
         all_loads: Optional[LatencyLimit] = None,
         whole: bool = False,
+        bound_of: Callable[[np.ndarray], np.ndarray] = row_maxima,
     ) -> None:
         """Finds the states; if more than `most_states` precede one item, keeps those with the lowest bounds.
 
@@ -57,8 +58,9 @@ class StateGraph:
             prices: come from `prices_of`.
             all_loads: the limit of the sum of loads, if there are latency bounds.
             whole: a part of the states is of no use: stops where there are too many, and is then `empty`.
+            bound_of: bounds of placements from what each takes at least, per row by weight.
         """
-        self.frontier, self._arrays, self._prices = arrays.frontier, arrays, prices
+        self.frontier, self._arrays, self._prices, self.bound_of = arrays.frontier, arrays, prices, bound_of
         self.weights = weights = prices.weights
         self._turned = _swapped_rows(weights) if arrays.alike else np.arange(len(weights))
         self.edges: List[Edges] = []
@@ -99,7 +101,7 @@ class StateGraph:
             value[edges.swapped] = value[edges.swapped][:, self._turned]
             behind = least_by(edges.target, value, len(targets))
             behind[symmetric] = np.minimum(behind[symmetric], behind[symmetric][:, self._turned])
-            bound = row_maxima(behind + self._arrays.rest(i + 1, targets, self._prices))
+            bound = self.bound_of(behind + self._arrays.rest(i + 1, targets, self._prices))
             keep = bound < limit
             if all_loads is not None:
                 behind_us = least_by(edges.target, behind_us[of] + edges.load.sum(axis=1)[:, None], len(targets))
@@ -134,7 +136,7 @@ class StateGraph:
             value[edges.swapped] = value[edges.swapped][:, self._turned]
             value += edges.load @ self.weights.T
             of = np.repeat(np.arange(len(self.states[i])), np.diff(edges.first))
-            stays = row_maxima(value + self.behind[i][of]) < limit
+            stays = self.bound_of(value + self.behind[i][of]) < limit
             self.edges[i] = edges.only(stays)
             ahead = least_in_order(self.edges[i].first, value[stays])
             self.ahead.append(ahead)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from typing import List, Tuple
+from typing import List, Sequence, Tuple
 
 import numpy as np
 
 from edgedla.placement.deadline import Deadline
+from edgedla.placement.problem.evaluate import Evaluation
 from edgedla.placement.problem.problem import Problem
 from edgedla.placement.solvers.best import HANDED_OUT, Best
 from edgedla.placement.solvers.bounds.prices import Prices
 from edgedla.placement.solvers.bounds.weights import climbed_weights, coarse_weights, of_model
 from edgedla.placement.solvers.two_models.alternating import Alternation
+from edgedla.placement.solvers.two_models.any_order import AnyOrder
 from edgedla.placement.solvers.two_models.greedy_pairs import GreedyPlacements, best_pairs, greedy_placements
-from edgedla.placement.solvers.two_models.labels.label_rounds import LabelRounds
+from edgedla.placement.solvers.two_models.labels.label_rounds import FIRST, LabelRounds
 from edgedla.placement.solvers.two_models.pair import Pair
 
 
@@ -51,6 +53,7 @@ class PairSearch:
             labels = LabelRounds(pair, self._weights, self._weighed)
             self.bound = labels.dive(self.bound, pair.deadline)
         self._improve(turns)
+        self._look_in_any_order(turns)
         if labels and self._is_open:
             self.bound = labels.run(self.bound, pair.deadline)
         if labels and self._is_open:
@@ -68,9 +71,20 @@ class PairSearch:
         turns.begin(pair.deadline)
         return turns
 
-    def _improve(self, turns: Alternation) -> None:
+    def _look_in_any_order(self, turns: Alternation) -> None:
+        """Looks below ever lower limits, until few enough states are left; one that gets through offers pairs."""
+        reach, until = self.pair.limit, self.pair.deadline.to_prepare
+        while self._is_open and not until.passed and reach > self.bound * (1 + FIRST):
+            looked = AnyOrder(self.pair, self._weights, self._weighed, reach, until)
+            self.bound = max(self.bound, looked.bound)
+            if looked.is_through:
+                self._improve(turns, looked.pairs())
+                return
+            reach = (self.bound + reach) / 2
+
+    def _improve(self, turns: Alternation, seeds: Sequence[Evaluation] = ()) -> None:
         if self.pair.best.evaluation is not None:
-            turns.improve([self.pair.best.evaluation], self.pair.deadline)
+            turns.improve([self.pair.best.evaluation, *seeds], self.pair.deadline)
 
     def _dive(self, rows: np.ndarray) -> np.ndarray:
         """By row of weights, a bound; the best pairs of placements that the weights lead to are offered."""
