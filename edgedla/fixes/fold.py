@@ -18,6 +18,7 @@ from edgedla.fixes.network.model_file import outline
 from edgedla.fixes.network.network import Goal, Network, data_of, has_data
 from edgedla.fixes.network.plugins import is_plugin
 from edgedla.fixes.network.subgraphs import subgraphs
+from edgedla.fixes.site import Node
 from edgedla.graph.named import no_such_input
 from edgedla.graph.open_sizes import TRTEXEC_BATCH, require_given
 from edgedla.importers.model_file.shape_inference import SIZED_BY_VALUE, inferred_by_values
@@ -165,7 +166,7 @@ def _fold_round(model: Any) -> bool:
     return _replace(model, results) > 0
 
 
-def _measured(network: Network, node: Any) -> Optional[np.ndarray]:
+def _measured(network: Network, node: Node) -> Optional[np.ndarray]:
     """The result of Shape or Size if its input's dims are fixed; else None."""
     if node.op_type not in ("Shape", "Size"):
         return None
@@ -179,7 +180,7 @@ def _measured(network: Network, node: Any) -> Optional[np.ndarray]:
     return np.array(shape[slice(start.value if start else 0, end.value if end else None)], np.int64)
 
 
-def _computable(network: Network, node: Any, read: Sequence[Any], made: Iterable[str]) -> bool:
+def _computable(network: Network, node: Node, read: Sequence[Any], made: Iterable[str]) -> bool:
     if subgraphs(node):
         return False
     # A node without inputs gives a constant too (a Constant with a sparse value stays).
@@ -189,7 +190,7 @@ def _computable(network: Network, node: Any, read: Sequence[Any], made: Iterable
     )
 
 
-def _small(network: Network, node: Any, read: Sequence[Any], made: Container[str]) -> bool:
+def _small(network: Network, node: Node, read: Sequence[Any], made: Container[str]) -> bool:
     sizes = sorted((math.prod(s) for s in map(network.shape, read) if s is not None), reverse=True)
     most = max([MOST_ELEMENTS, *sizes])
     shapes = [network.shape(value) for value in node.outputs]

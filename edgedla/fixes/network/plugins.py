@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any, Set, Tuple
 
 from edgedla.fixes.network.subgraphs import subgraphs
+from edgedla.fixes.site import Node
 from edgedla.importers.model_file.plugins import RUN_DOMAINS, is_of_onnx
 from edgedla.importers.operator_schema import DEFAULT_DOMAINS
 
 
-def is_plugin(node: Any, model: Any) -> bool:
+def is_plugin(node: Node, model: Any) -> bool:
     """Whether an onnx_ir node is one."""
     if node.domain in DEFAULT_DOMAINS:
         return not is_of_onnx(node.op_type)

@@ -6,6 +6,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from edgedla.fixes.network.library import onnx_ir
 from edgedla.fixes.network.network import Network
+from edgedla.fixes.site import Node
 from edgedla.importers.operator_schema import operator_schema
 
 #: Operators whose output has the type and dims of their first input.
@@ -15,10 +16,10 @@ SAME_AS_INPUT = frozenset(
 OutputType = Tuple[Any, Optional[Sequence[int]]]
 
 
-def output_types(network: Network, node: Any) -> List[OutputType]:
+def output_types(network: Network, node: Node) -> List[OutputType]:
     """(element type, dims) of each output; (None, None) if inference does not find them."""
     first = node.inputs[0]
-    if node.op_type in SAME_AS_INPUT:
+    if first is not None and node.op_type in SAME_AS_INPUT:
         return [(first.dtype, network.shape(first))] * len(node.outputs)
     from onnx import helper, numpy_helper, shape_inference
 
@@ -27,7 +28,7 @@ def output_types(network: Network, node: Any) -> List[OutputType]:
     types: Dict[str, Any] = {}
     data: Dict[str, Any] = {}
     for value in node.inputs:
-        if value is None or value.dtype is None:
+        if value is None or value.dtype is None or value.name is None:
             continue
         types[value.name] = ir.serde.serialize_value(value).type
         if network.is_constant(value) and value.dtype.numpy().kind in "iu" or node.op_type == "Resize":
@@ -41,7 +42,7 @@ def output_types(network: Network, node: Any) -> List[OutputType]:
     except Exception:
         # onnx raises its own classes and RuntimeError; with an unknown shape later rewrites just refuse.
         types = {}
-    return [_of_proto(ir, types.get(value.name)) for value in node.outputs]
+    return [_of_proto(ir, types.get(value.name or "")) for value in node.outputs]
 
 
 def _of_proto(ir: Any, proto: Any) -> OutputType:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any, Iterable, Mapping, Optional, Sequence
+from typing import TYPE_CHECKING, Iterable, Mapping, Optional, Sequence
 
 from edgedla.errors import ModelError
 from edgedla.importers.operator_schema import DEFAULT_DOMAINS, operator_schema
+
+if TYPE_CHECKING:
+    from onnx import NodeProto
 
 #: Operators with a window of `kernel_shape`.
 _WINDOWS = frozenset(
@@ -18,11 +21,11 @@ _COUNTS = ("kernel_shape", "strides", "dilations", "group")
 _PER_AXIS = {"strides": 1, "dilations": 1, "output_padding": 1, "pads": 2}
 
 
-def require_sound_nodes(nodes: Iterable[Any], opset: int) -> None:
+def require_sound_nodes(nodes: Iterable[NodeProto], opset: int) -> None:
     """Checks the attributes of nodes.
 
     Args:
-        nodes: onnx.NodeProto; nodes in their subgraphs are checked too. opset: version of the default domain.
+        nodes: those in their subgraphs are checked too. opset: version of the default domain.
 
     Raises:
         ModelError: an attribute has a type that its operator does not take, is invalid text, or has numbers that make no valid
@@ -59,7 +62,7 @@ def _is_text(data: bytes) -> bool:
     return True
 
 
-def _require_window(node: Any) -> None:
+def _require_window(node: NodeProto) -> None:
     numbers = {a.name: list(a.ints) or [a.i] for a in node.attribute if a.ints or a.HasField("i")}
     if node.op_type in ("DepthToSpace", "SpaceToDepth"):
         _require_counts(node, "blocksize", numbers.get("blocksize"))
@@ -75,10 +78,10 @@ def _require_window(node: Any) -> None:
             _refuse(node, f"{name} {numbers[name]} does not fit a kernel of {kernel}")
 
 
-def _require_counts(node: Any, name: str, numbers: Optional[Sequence[int]]) -> None:
+def _require_counts(node: NodeProto, name: str, numbers: Optional[Sequence[int]]) -> None:
     if numbers is not None and min(numbers) < 1:
         _refuse(node, f"{name} is {numbers[0] if len(numbers) == 1 else list(numbers)}")
 
 
-def _refuse(node: Any, what: str) -> None:
+def _refuse(node: NodeProto, what: str) -> None:
     raise ModelError(what, where=f"node {node.name or (node.output[0] if node.output else '')!r} [{node.op_type}]")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any, List
 
+from edgedla.fixes.site import Node
 
-def subgraphs(node: Any) -> List[Any]:
+
+def subgraphs(node: Node) -> List[Any]:
     """The onnx_ir.Graphs that an onnx_ir node holds; a function's reference to one of its attributes holds none."""
     found: List[Any] = []
     for entry in node.attributes.values():

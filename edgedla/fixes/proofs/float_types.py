@@ -13,6 +13,7 @@ import numpy as np
 from edgedla.errors import EdgedlaError, ModelError
 from edgedla.fixes.proofs.comparison import ROUND, distance
 from edgedla.fixes.proofs.plain_session import described
+from edgedla.fixes.site import Node
 from edgedla.frozen import dataclass
 from edgedla.importers.model_file.float32_types import turn_types
 from edgedla.importers.model_file.port_names import free_prefix
@@ -181,7 +182,7 @@ def _compared(
         yield node, None if None in gaps else max((g for g in gaps if g is not None), key=lambda g: g[0] - g[1])
 
 
-def _holds_no_number(node: Any, values: Mapping[str, Any]) -> bool:
+def _holds_no_number(node: Node, values: Mapping[str, Any]) -> bool:
     """Whether it reads what an earlier node could not hold: what follows from that is compared with nothing."""
     read = [values[name] for name in read_names(node) if name in values]
     return any(v.dtype.kind == "f" and not np.all(np.isfinite(v)) for v in read if isinstance(v, np.ndarray))

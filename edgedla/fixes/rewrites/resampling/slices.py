@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any, Dict, Optional, Sequence, Tuple
 
 from edgedla.fixes.network.network import Network
+from edgedla.fixes.site import Node
 
 #: (first, step, count) along one axis.
 Steps = Tuple[int, int, int]
 
 
-def steps_of(network: Network, node: Any) -> Optional[Dict[int, Steps]]:
+def steps_of(network: Network, node: Node) -> Optional[Dict[int, Steps]]:
     """By axis, what a Slice of a 4-D tensor takes; None where its numbers are not constants or a step is negative."""
     shape = network.shape(node.inputs[0])
     if shape is None or len(shape) != 4 or len(node.inputs) < 3:
