@@ -197,7 +197,7 @@ def _class_map(numbers: np.ndarray) -> np.ndarray:
             f"mIoU cannot read an output of {list(numbers.shape)}",
             allowed="(1, C, H, W) scores of two classes or more, or (1, H, W) classes",
             hint="a metric of your own takes any output: module:function",
-        )  # fmt: skip
+        )
     classes: np.ndarray = np.clip(pixels, 0, _CLASSES - 1).astype(np.int64).reshape(numbers.shape[-2:])
     return classes
 
@@ -232,7 +232,7 @@ def require_labels(metric: Metric, samples: Samples, outputs: Optional[Outputs] 
             where=samples.detail,
             allowed=f"{classes} folders, in the order of the outputs by name",
             hint="list the classes in the order of the outputs: --classes FILE",
-        )  # fmt: skip
+        )
     if metric.fault is not None and samples.labels is not None:
         require_fitting(samples.labels, metric.fault, outputs, samples.detail)
 

@@ -73,9 +73,7 @@ def quantize(
         raise UsageError("a drop needs a metric", where="max_drop", hint="for example --metric top1")
     if request.max_drop is not None and not 0 <= request.max_drop < math.inf:
         raise UsageError(f"{request.max_drop} is not a drop", where="max_drop", allowed="0 or more; 0.01 is one point")
-    for where, least_db in (
-        ("min_sqnr_db", request.min_sqnr_db), ("min_channel_sqnr_db", request.min_channel_sqnr_db)
-    ):  # fmt: skip
+    for where, least_db in (("min_sqnr_db", request.min_sqnr_db), ("min_channel_sqnr_db", request.min_channel_sqnr_db)):
         if least_db is not None and not math.isfinite(least_db):
             raise UsageError(f"{least_db} is not an SQNR", where=where, allowed="a number of dB, as 20")
     odd = next((f"{name!r}: {value}" for name, value in (absmax or {}).items() if not 0 < value < math.inf), None)

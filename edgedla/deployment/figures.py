@@ -40,7 +40,7 @@ def own_placement(
         "loadables": totals.regions + totals.regions_dropped,
         "dropped": totals.regions_dropped,
         "transitions": totals.transitions,
-    }, layers  # fmt: skip
+    }, layers
 
 
 def gpu_alone(model: Path, request: DeployRequest) -> Dict[str, Any]:

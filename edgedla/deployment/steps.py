@@ -259,7 +259,7 @@ class Steps:
                 "latency_us": round(1000 * sorted(result.times_ms)[len(result.times_ms) // 2], 3),
                 "throughput_fps": round((result.pipelined or result).throughput_qps, 3),
                 "frames": result.count,
-            }  # fmt: skip
+            }
 
         rests_on = {"artifact": digest, "device": computed_by("tensorrt")}
         return self.store.step("measure", rests_on, make, f"measuring: {name}")

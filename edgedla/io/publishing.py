@@ -23,7 +23,7 @@ from edgedla.io.files import (
     sync_folder,
     write_partial,
     writing,
-)  # fmt: skip
+)
 
 #: A longer name, of up to 255 bytes, leaves no room for what is added beside it.
 _MOST_NAME_BYTES = 200

@@ -47,7 +47,7 @@ COLUMNS: Mapping[str, str] = {
     "board": "that measured",
     "rules_version": "",
     "edgedla": "version and digest of code, rules and costs that answered",
-}  # fmt: skip
+}
 #: Columns of text; the others are numbers. All except key, model and status may be None if unknown.
 TEXTS = frozenset(
     "key model sha256 platform target jetpack trt precision action status reason worth basis fixes board rules_version edgedla".split()

@@ -139,9 +139,7 @@ def _gelu(input: Any, approximate: str = "none") -> Any:
 
 _GELU_SCALE = math.sqrt(2 / math.pi)
 #: Functions without a single DLA layer -> what they are computed from.
-PARTS: Dict[str, Callable[..., Any]] = {
-    "silu": _silu, "silu_": _silu, "mish": _mish, "mish_": _mish, "gelu": _gelu
-}  # fmt: skip
+PARTS: Dict[str, Callable[..., Any]] = {"silu": _silu, "silu_": _silu, "mish": _mish, "mish_": _mish, "gelu": _gelu}
 
 
 def tensors_in(values: Any) -> Iterator[Any]:

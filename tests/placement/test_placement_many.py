@@ -142,7 +142,7 @@ def test_rounds_offer_legal_placements_with_their_lengths(problem: Problem) -> N
     best = Best(problem, MAKESPAN, schedule_length())
     best.offer_all(starts(problem), NEVER)
     before = best.value
-    search = Rounds(problem, best, NEVER)
+    search = Rounds.of_all(problem, best, NEVER)
     search.begin(NEVER)
     search.run([], NEVER, 0.0)
     assert best.value <= before

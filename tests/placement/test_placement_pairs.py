@@ -22,14 +22,14 @@ from edgedla.placement.problem.schedule_search import ScheduleSearch
 from edgedla.placement.request import PlacementRequest
 from edgedla.placement.solvers.best import Best
 from edgedla.placement.solvers.bounds.prices import Prices
+from edgedla.placement.solvers.more_models.rounds import Rounds, Way
 from edgedla.placement.solvers.solve import schedule_length, solve
 from edgedla.placement.solvers.states.frontier import Frontier
 from edgedla.placement.solvers.states.item_order import problem_of_model
 from edgedla.placement.solvers.states.state_arrays import StateArrays
 from edgedla.placement.solvers.two_models import pair_search as pair_search_module
-from edgedla.placement.solvers.two_models.alternating import Alternation
 from edgedla.placement.solvers.two_models.fit_around import around, first_start, taken
-from edgedla.placement.solvers.two_models.greedy_pairs import greedy_placements, simple_bounds
+from edgedla.placement.solvers.two_models.greedy_pairs import simple_bounds
 from edgedla.placement.solvers.two_models.labels.label_rounds import LabelRounds
 from edgedla.placement.solvers.two_models.solve_pair import _by_more, can_solve, solve_pair
 from tests.placement.placement_problems import brute_force, checked, cost, problems, regroup
@@ -121,8 +121,8 @@ def test_bounds_of_more_engines_are_divided_by_the_slowdown_of_what_is_in_use() 
 def test_without_turns_and_labels_the_weights_give_valid_bounds(drawn: Problem) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pair_search_module, "HANDED_OUT", 1)
-        patch.setattr(Alternation, "begin", lambda *_: None)
-        patch.setattr(Alternation, "improve", lambda *_: None)
+        patch.setattr(Rounds, "begin", lambda *_: None)
+        patch.setattr(Rounds, "run", lambda *_: None)
         patch.setattr(LabelRounds, "can_run", lambda _: False)
         held_against_brute_force(of_one_batch(drawn), gap=0.0)
 
@@ -166,10 +166,12 @@ def test_a_dive_gives_a_placement_of_its_stated_length(drawn: Problem, seed: int
     frontier = Frontier(problem, ONE_CORE)
     weights = np.random.default_rng(seed).random((5, 2))
     prices = Prices(frontier, weights, np.ones(5, bool))
-    met = greedy_placements(StateArrays(frontier, alike=False), len(problem.items), prices)
-    assert 1 <= len(met.loads) <= 5
-    for loads, choices in zip(met.loads, met.choices):
+    free = [taken([[]] * 5)] * 2
+    states, factors = StateArrays(frontier, alike=False), np.array([1.25, 2.0])
+    ends, met, of_devices = around(states, len(problem.items), prices, factors, free, np.arange(5), NEVER, kept=1)
+    for end, loads, choices in zip(ends, of_devices, met):
         e = evaluate(problem, [ONE_CORE[k] for k in choices])
+        assert end == pytest.approx(loads @ factors)
         assert loads == pytest.approx([e.loads[0, d].latency_us if (0, d) in e.loads else 0.0 for d in ONE_CORE])
 
 
@@ -181,7 +183,7 @@ def test_around_without_other_work_gives_the_least_latency(drawn: Problem) -> No
     frontier = Frontier(problem, ONE_CORE)
     prices = Prices(frontier, np.ones((1, 2)), np.ones(1, bool))
     free = [taken([[]])] * 2
-    ends, choices = around(
+    ends, choices, _ = around(
         StateArrays(frontier, alike=False),
         len(problem.items),
         prices,
@@ -206,7 +208,7 @@ def test_around_another_model_never_takes_less_time(drawn: Problem, steps: List[
     busy = [taken(plan), taken([[(at[1], at[2])]] * 2)]
     frontier = Frontier(problem, ONE_CORE)
     prices = Prices(frontier, np.array([[1.0, 1.0], [1.3, 1.0]]), np.ones(2, bool))
-    ends, choices = around(
+    ends, choices, _ = around(
         StateArrays(frontier, alike=False), len(problem.items), prices, np.ones(2), busy, np.arange(2), NEVER
     )
     for end, row in zip(ends, choices):
@@ -240,7 +242,7 @@ def test_around_after_the_deadline_places_nothing() -> None:
     problem = problem_of_model(prepare([network("resnet18")] * 2, request).problem(MAKESPAN), 0)
     frontier = Frontier(problem, ONE_CORE)
     prices = Prices(frontier, np.ones((1, 2)), np.ones(1, bool))
-    ends, choices = around(
+    ends, choices, _ = around(
         StateArrays(frontier, alike=False),
         len(problem.items),
         prices,
@@ -264,10 +266,11 @@ def test_turns_shorten_a_pair_deterministically() -> None:
         models = [StateArrays(Frontier(problem_of_model(problem, m), ONE_CORE), alike=False) for m in (0, 1)]
         factors = np.array([problem.factor(frozenset(ALL), d) for d in ONE_CORE])
         order = [problem.items_of(m) for m in (0, 1)]
-        turns = Alternation(problem, best, names, models, order, factors, NEVER)
+        ways = [[Way.of(devices, model, factors)] for devices, model in zip(names, models)]
+        turns = Rounds(problem, best, order, ways, NEVER)
         turns.begin(NEVER)
         assert best.evaluation is not None
-        turns.improve([best.evaluation], NEVER)
+        turns.run([best.evaluation], NEVER, 0.0)
         assert best.value < before
         assert legal(problem, best.evaluation, MAKESPAN)
         answers.append((best.value, best.evaluation.assignment))

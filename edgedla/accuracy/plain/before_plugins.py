@@ -32,7 +32,7 @@ def before_plugins(path: Path, request: QuantizeRequest, turned: Optional[Turned
         raise ModelError(
             f"{what}, and {turned.own.text}: nothing here proves that they do so in FLOAT",
             hint="`edgedla fix MODEL --precision int8 -o OUT` turns the types without a proof",
-        )  # fmt: skip
+        )
     changes = [name for name in _CHANGES if getattr(request, name)]
     if changes:
         raise UsageError(

@@ -30,7 +30,7 @@ _PLATFORM: Mapping[str, Any] = {
     "jetpack": _text("JetPack release; default: the module's newest with a DLA."),
     "trt": _text("TensorRT release, instead of jetpack."),
     "precision": {"enum": list(PRECISIONS), "description": "Default: that of the module's DLA."},
-}  # fmt: skip
+}
 
 
 class Tool(NamedTuple):

@@ -16,9 +16,7 @@ if TYPE_CHECKING:
 ENDING = ".onnx"
 
 
-def split_annotated(
-    given: Dict[str, Any], sources: Sequence[ModelSource]
-) -> Tuple[Optional[str], Tuple[str, ...]]:  # fmt: skip
+def split_annotated(given: Dict[str, Any], sources: Sequence[ModelSource]) -> Tuple[Optional[str], Tuple[str, ...]]:
     """(the file to annotate into, or None; the other outputs). With --format no ending counts, so a model's is refused later.
 
     Raises:

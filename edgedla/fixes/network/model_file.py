@@ -24,9 +24,7 @@ from edgedla.importers.model_file.tensor_data import inside, outside
 from edgedla.importers.operator_schema import DEFAULT_DOMAINS
 
 #: Fields of TensorProto that hold elements.
-PAYLOADS = (
-    "raw_data", "float_data", "int32_data", "int64_data", "double_data", "uint64_data", "string_data"
-)  # fmt: skip
+PAYLOADS = ("raw_data", "float_data", "int32_data", "int64_data", "double_data", "uint64_data", "string_data")
 #: Most elements in one entry of such a field: four 2-bit elements per byte.
 MOST_PER_ENTRY = 4
 #: Domain of plugins while a model is checked.

@@ -16,13 +16,11 @@ from edgedla.placement.problem.schedule import shortest_schedule
 from edgedla.placement.solvers.best import Best
 from edgedla.placement.solvers.bounds.fractional import alike, floor_on, image
 from edgedla.placement.solvers.program.solve_program import solve_program
+from edgedla.placement.solvers.stages import FEW_PLACEMENTS
 
 #: Most items for which a solver starts. Beyond, its model takes gigabytes, and HiGHS exceeds its time limit
 #: (20,000 items: half a minute over 6 s). Real networks have a few thousand.
 MOST_ITEMS = 10_000
-
-#: Up to so many placements of a stream all are tried.
-FEW_PLACEMENTS = 81
 
 #: Fewest seconds for which HiGHS starts after another search: writing its program takes as long.
 LEAST_S = 0.4

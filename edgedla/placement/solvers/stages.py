@@ -93,14 +93,14 @@ class Budget:
         return self.left >= 0
 
 
-#: Most assignments of whole models to devices to try.
-WHOLE_MODELS = 27
+#: So many placements are tried: of a stream of few layers, or of whole models.
+FEW_PLACEMENTS = 81
 
 
 def whole_model_starts(problem: Problem, deadline: Deadline = NEVER) -> List[Tuple[str, ...]]:
     """Assignments with one device per model, as far as its items are allowed there; stops at the deadline."""
     starts: List[Tuple[str, ...]] = []
-    for way in itertools.islice(itertools.product(problem.devices, repeat=len(problem.models)), WHOLE_MODELS):
+    for way in itertools.islice(itertools.product(problem.devices, repeat=len(problem.models)), FEW_PLACEMENTS):
         if deadline.passed:
             break
         starts.append(after_cap(problem, greedy(problem, way)))

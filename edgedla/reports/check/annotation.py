@@ -27,9 +27,7 @@ def of_model(report: CheckReport) -> Dict[str, str]:
             "rules": report.rules_version}  # fmt: skip
 
 
-def of_nodes(
-    report: CheckReport, nodes: Sequence[Any], times: Optional[Mapping[int, Cost]]
-) -> List[Dict[str, str]]:  # fmt: skip
+def of_nodes(report: CheckReport, nodes: Sequence[Any], times: Optional[Mapping[int, Cost]]) -> List[Dict[str, str]]:
     """Device, reason, loadable and time of every node of the file, in its order.
 
     A node that the report does not know by name, as in a model that is converted before it is built, says so.
@@ -48,9 +46,7 @@ def of_nodes(
     return entries
 
 
-def _entry(
-    node: NodePrediction, loadables: Mapping[int, str], times: Optional[Mapping[int, Cost]]
-) -> Dict[str, str]:  # fmt: skip
+def _entry(node: NodePrediction, loadables: Mapping[int, str], times: Optional[Mapping[int, Cost]]) -> Dict[str, str]:
     unsure = node.support is Support.UNKNOWN and node.placed is Placed.GPU
     entry = {"device": _DEVICE[node.placed] + (", as no rule decides" if unsure else ""), "reason": node.reason}
     held = sorted({loadables[i] for i in node.layers if i in loadables})

@@ -145,9 +145,7 @@ OUTPUTS: Mapping[str, Output] = {
     "video": Output(
         lambda c: bool(c.outputs.video),
         _video,
-        lambda c: (
-            c.outputs.video, c.outputs.segment_s, c.outputs.segment_mb, c.outputs.segments_keep, _several(c)
-        ),
+        lambda c: (c.outputs.video, c.outputs.segment_s, c.outputs.segment_mb, c.outputs.segments_keep, _several(c)),
         writes=lambda c: _stream_paths(c, c.outputs.video),
         draws=True,
         again=lambda c, rate_of: _video(c, rate_of, again=True),
@@ -182,7 +180,7 @@ OUTPUTS: Mapping[str, Output] = {
         _retention,
         lambda c: c.outputs if c.outputs.keep_days or c.outputs.keep_gb or c.outputs.free_gb else None,
     ),
-}  # fmt: skip
+}
 
 
 def names_changed(old: PipelineConfig, new: PipelineConfig) -> List[str]:

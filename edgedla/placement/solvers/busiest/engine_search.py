@@ -14,23 +14,14 @@ from edgedla.placement.solvers.bounds.latency_limit import LatencyLimit, most_in
 from edgedla.placement.solvers.bounds.prices import Prices
 from edgedla.placement.solvers.bounds.weights import TELLING, WIDE, best_prices, stretched
 from edgedla.placement.solvers.busiest.loads_ahead import LoadsAhead
-from edgedla.placement.solvers.busiest.pooled_cores import Guided, PooledCores
+from edgedla.placement.solvers.busiest.pooled_cores import LEAST_STEP, STEP, Guided, PooledCores
 from edgedla.placement.solvers.busiest.sweep import beam, sweep
 from edgedla.placement.solvers.states.frontier import Frontier
 from edgedla.placement.solvers.states.state_arrays import StateArrays
 from edgedla.placement.solvers.states.state_graph import StateGraph, prices_of
 
-#: A guided beam aims at the limit if that is within the factor NEAR of the bound, else halfway. A look aims at most the share FAR above
-#: the bound. FAR doubles when a look finds nothing, and halves, down to LEAST_FAR, when there are too many states for a guide.
-NEAR, FAR, LEAST_FAR = 1.0035, 0.01, 0.001
-
 #: Widths of the first two beams: one shows which weights matter, one finds good placements. Later guided ones double.
 BEAMS = 250, 1_000
-
-#: Widths of the narrow guided beams, which come first: they take tenths of a second and mostly end within the share NARROW_FAR of
-#: the bound. They search up to the pool's last limit, if that is beyond the bound by ENOUGH.
-NARROW: Tuple[int, ...] = (16, 150)
-NARROW_FAR, ENOUGH = 0.03, 0.006
 
 
 class EngineSearch:
@@ -73,7 +64,7 @@ class EngineSearch:
         self.guided = self._pool is not None and self._pool.guides
         self._guide: Optional[Guided] = None
         self._guided, self._width, self._all = INFINITY, BEAMS[0], False
-        self._far, self._too_many = FAR, (0, INFINITY)
+        self._far, self._too_many = STEP, (0, INFINITY)
         most_us = most_in_all(problem, goal)
         self._all_loads = None if most_us is None else LatencyLimit(self._frontier, most_us)
         if self._all_loads and not deadline.passed:
@@ -91,7 +82,7 @@ class EngineSearch:
             self._graph_prices = prices_of(self._arrays, np.unique(self._prices.weights, axis=0))
 
     def first_looks(self, limit: float) -> Iterator[Tuple[Tuple[str, ...], ...]]:
-        """Raises `bound` by both cores pooled, and yields good placements from narrow beams."""
+        """Raises `bound` by both cores pooled, and yields good placements: those of the pool, or from narrow beams."""
         if self._pool:
             for bound in self._pool.bounds(self.bound, limit, self.deadline):
                 self.bound = max(self.bound, bound)
@@ -99,25 +90,11 @@ class EngineSearch:
             self.stopped = self.deadline.passed
             yield self._pool.divided()
             if self.guided:
-                yield from self._narrow_beams(limit)
                 return
         self._refine()
         yield ()
         for width in BEAMS:
             yield self._beam(limit, width, False)
-
-    def _narrow_beams(self, limit: float) -> Iterator[Tuple[Tuple[str, ...], ...]]:
-        """What guided beams find with the cheap prices."""
-        assert self._pool is not None
-        for width in NARROW:
-            reach = min(limit, self.bound * (1 + NARROW_FAR))
-            known = self._pool.known
-            if self.stopped or not self._guide_to(min(known, reach) if known >= self.bound * (1 + ENOUGH) else reach):
-                return
-            assignments = self._beam(self._guided, width, False, self._guide)
-            if assignments:
-                yield assignments
-                return
 
     def look(self, limit: float, width: int, most_states: int) -> Sequence[Tuple[str, ...]]:
         """The best placements of a sweep of this width over the states, empty if it finds none below `limit`. Raises `bound`.
@@ -137,7 +114,7 @@ class EngineSearch:
             if most_states <= self._too_many[0] and reach >= self._too_many[1]:
                 return None
             if self.guided and not self._guide_to(reach):
-                if self.stopped or self._far < LEAST_FAR:
+                if self.stopped or self._far < LEAST_STEP:
                     return None
                 self._far /= 2
                 continue
@@ -200,7 +177,7 @@ class EngineSearch:
 
         The limit; halfway between the bound and the limit if the last look failed; and never far beyond the bound.
         """
-        middle = limit if self._all or limit < self.bound * NEAR else (self.bound + limit) / 2
+        middle = limit if self._all or limit < self.bound * (1 + LEAST_STEP) else (self.bound + limit) / 2
         return min(middle, self.bound * (1 + self._far))
 
     def _beam(

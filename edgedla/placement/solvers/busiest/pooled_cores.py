@@ -76,9 +76,10 @@ class Guided(StateArrays):
 #: limit is about the same.
 MOST_STATES = 2_000
 
-#: The first look goes beyond the bound by this share; each that finds nothing twice as far, up to MOST_STEP; one with too many states
-#: half as far, down to LEAST_STEP. A look that goes 8 % beyond the shortest period takes ten times as long as one that goes 4 %.
-STEP, MOST_STEP, LEAST_STEP = 0.02, 0.04, 0.005
+#: The first look, of the pool or of both cores, goes beyond the bound by this share; each that finds nothing twice as far, of the pool
+#: up to MOST_STEP; one with too many states half as far, down to LEAST_STEP. A look of the pool that goes 8 % beyond the shortest period
+#: takes ten times as long as one that goes 4 %.
+STEP, MOST_STEP, LEAST_STEP = 0.01, 0.04, 0.0025
 
 #: The parts of the pool's items between which `divided` cuts.
 CUTS = 32
@@ -140,11 +141,6 @@ class PooledCores:
         cuts = sorted({pool[len(pool) * k // CUTS] for k in range(1, CUTS)} if pool else ())
         of = (frontier.devices[0], *frontier.problem.cores)
         return tuple(tuple(of[d and 1 + (i >= cut)] for i, d in enumerate(devices)) for cut in cuts)
-
-    @property
-    def known(self) -> float:
-        """The limit of the last look; 0 if that found nothing to guide."""
-        return 0.0 if self._found is None else self._found.limit
 
     @property
     def guides(self) -> bool:

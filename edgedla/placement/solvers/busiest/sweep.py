@@ -88,14 +88,12 @@ class Swept:
     Attributes:
         bound: no placement on these engines has a shorter period, if this is below the given limit.
         assignments: devices by item of the best complete placements, best first; () if none is below the limit.
-        least: the period of the best of them.
         complete: no partial placement was merged or dropped for lack of room, so a wider sweep finds the same.
         stopped: the deadline came first.
     """
 
     bound: float
     assignments: Tuple[Tuple[str, ...], ...]
-    least: float
     complete: bool
     stopped: bool
 
@@ -142,15 +140,14 @@ def sweep(
             lost = min(lost, float(rows.bound[by_bound[width]]))
             rows = rows.take(np.sort(by_bound[:width]))
         if not len(rows.bound):
-            return Swept(min(lost, limit), (), np.inf, not merged, False)
+            return Swept(min(lost, limit), (), not merged, False)
         history.append((rows.parent.astype(np.int32), rows.device, rows.swapped))
         if deadline.passed:
-            return Swept(min(lost, float(rows.bound.min()), limit), (), np.inf, False, True)
+            return Swept(min(lost, float(rows.bound.min()), limit), (), False, True)
     period_us = float(np.maximum(rows.bound, row_maxima(rows.loads * factors)).min())
-    traced = row_maxima(rows.traced * factors)
-    best = np.argsort(traced, kind="stable")[:HANDED_OUT]
+    best = np.argsort(row_maxima(rows.traced * factors), kind="stable")[:HANDED_OUT]
     assignments = tuple(traced_back(graph.frontier.devices, history, int(row)) for row in best)
-    return Swept(min(lost, period_us, limit), assignments, float(traced[best[0]]), not merged, False)
+    return Swept(min(lost, period_us, limit), assignments, not merged, False)
 
 
 def _bounded(rows: Rows, graph: StateGraph, fronts: LoadsAhead, i: int, limit: float) -> Rows:

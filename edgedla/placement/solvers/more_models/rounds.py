@@ -1,4 +1,4 @@
-"""Several models placed in rounds: each is re-placed around the schedule of all others while the whole gets shorter."""
+"""Models placed in turns: each is re-placed around the schedule of all others while the whole gets shorter."""
 
 from __future__ import annotations
 
@@ -19,12 +19,23 @@ from edgedla.placement.solvers.more_models.relaxed import part_of
 from edgedla.placement.solvers.states.frontier import Frontier
 from edgedla.placement.solvers.states.item_order import narrow_order, problem_of_model, reordered
 from edgedla.placement.solvers.states.state_arrays import StateArrays
-from edgedla.placement.solvers.two_models.alternating import ALONE, DEARER, PAIRS, SEGMENTS, TRIED, with_moved_borders
 from edgedla.placement.solvers.two_models.fit_around import Taken, around, taken
 from edgedla.vocabulary import GPU
 
-#: Placements kept after each model, and those whose ends are moved where no turn shortens one.
-KEPT = 24
+#: Numbers of items that a move takes, and most placements that moves of the borders give.
+MOVED, MOST_MOVED = (1, 2, 3, 5, 8, 13, 21, 34), 48
+
+#: Surcharges on a microsecond of the GPU, as a share: what is shortest alone may leave the other models no room on the GPU.
+DEARER: Tuple[float, ...] = (0.0, 0.15, 0.5, -0.15)
+
+#: The same for the first model placed, alone.
+ALONE: Tuple[float, ...] = (-0.6, -0.3, 0.0, 0.2, 0.5, 1.0, 2.0, 5.0)
+
+#: Placements to continue from, and placements per turn whose schedules are computed. As many as both together are kept after each model.
+PAIRS, TRIED = 4, 6
+
+#: Most segments per model of a placement to continue from: beyond, schedules take too long.
+SEGMENTS = 30
 
 #: A placement is tried if its end is at most this factor times the best length. Without it three models end 4 to 18 % longer after 5 s.
 PROMISING = 1.02
@@ -32,72 +43,111 @@ PROMISING = 1.02
 Assignment = Tuple[str, ...]
 
 
-class _Way(NamedTuple):
-    """One model on the GPU and one core: the device names, its placements, and prices per surcharge."""
+def with_moved_borders(problem: Problem, assignment: Assignment, m: int) -> List[Assignment]:
+    """The placement with some layers moved to the neighbouring device where model m changes devices.
+
+    Placing one model around the others cannot do this: here a model gives up some time of a device, and only another model
+    gains from it.
+    """
+    items = problem.items_of(m)
+    on = [assignment[i] for i in items]
+    moved: Dict[Assignment, None] = {}
+    for shift in MOVED:
+        for p in [p for p in range(1, len(on)) if on[p] != on[p - 1]]:
+            for part, device in ((range(p, p + shift), on[p - 1]), (range(p - shift, p), on[p])):
+                changed = list(assignment)
+                for k in part:
+                    if 0 <= k < len(on) and device in problem.items[items[k]].allowed:
+                        changed[items[k]] = device
+                if len(moved) < MOST_MOVED:
+                    moved[tuple(changed)] = None
+    moved.pop(assignment, None)
+    return list(moved)
+
+
+class Way(NamedTuple):
+    """One model on the GPU and one core: the device names, its placements, their slowdown by device, and prices per surcharge."""
 
     names: Tuple[str, ...]
     model: StateArrays
+    factors: np.ndarray
     prices: Prices
+
+    @classmethod
+    def of(cls, names: Tuple[str, ...], model: StateArrays, factors: np.ndarray) -> Way:
+        rows = np.tile(factors, (len(DEARER) + len(ALONE), 1))
+        rows[:, 0] *= 1.0 + np.array((*DEARER, *ALONE))
+        return cls(names, model, factors, Prices(model.frontier, rows))
 
 
 class Rounds:
-    """The search; improvements are offered to the best."""
+    """The search; improvements are offered to the best.
 
-    def __init__(self, problem: Problem, best: Best, deadline: Deadline) -> None:
-        self.problem, self.best, self.deadline = problem, best, deadline
-        #: Per model, its items in the order in which its placements list them.
-        self.order: List[List[int]] = []
-        self._ways: List[List[_Way]] = []
-        together = frozenset(problem.devices)
-        self._factors = {d: problem.factor(together, d) for d in problem.devices}
-        for m in range(len(problem.models)):
-            alone = problem_of_model(problem, m)
-            order = narrow_order(alone, deadline)
-            self.order.append([problem.items_of(m)[i] for i in order])
-            self._ways.append(self._ways_of(reordered(alone, order)))
+    Args:
+        order: per model, its items in the order in which its placements list them.
+        ways: per model, the cores that it may use.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        best: Best,
+        order: Sequence[Sequence[int]],
+        ways: Sequence[Sequence[Way]],
+        deadline: Deadline,
+    ) -> None:
+        self.problem, self.best, self.order, self._ways = problem, best, order, ways
+        #: When the running search ends. Schedules use the full deadline: they are cached, so none may be cut short here.
+        self.deadline = self._until = deadline
         self._lengths: Dict[Assignment, float] = {}
         self._turned: Set[Tuple[int, Assignment]] = set()
         self._moved: Set[Tuple[int, Assignment]] = set()
         self._parts: Dict[Tuple[int, ...], Tuple[Problem, Tuple[int, ...]]] = {}
-        self._models, self._until = range(len(problem.models)), deadline
+        self._models = range(len(order))
+
+    @classmethod
+    def of_all(cls, problem: Problem, best: Best, deadline: Deadline) -> Rounds:
+        """The search with each model on every core that its items allow."""
+        orders: List[List[int]] = []
+        ways: List[List[Way]] = []
+        for m in range(len(problem.models)):
+            alone = problem_of_model(problem, m)
+            order = narrow_order(alone, deadline)
+            orders.append([problem.items_of(m)[i] for i in order])
+            ways.append(_ways_of(problem, reordered(alone, order)))
+        return cls(problem, best, orders, ways, deadline)
+
+    def begin(self, until: Deadline) -> None:
+        """Finds placements to start from: model by model, each around those already placed."""
+        self._until = until
+        for order in itertools.permutations(self._models):
+            if until.passed:
+                return
+            self._try(self._grown(order), PAIRS * TRIED)
 
     def run(self, seeds: Iterable[Evaluation], until: Deadline, target: float) -> None:
         """Continues from the seeds and the best known until nothing improves, the time is up, or the target is reached."""
         self._until = until
         for e in seeds:
             self._look_at(e)
+        # With two models each turn is around one alone, which may run sooner or later; more need many moves.
+        movable = 1 if len(self.order) == 2 else PAIRS * TRIED
         while not until.passed and self.best.value > target:
             best = sorted(self._lengths, key=lambda a: (self._lengths[a], a))
-            turn = next(((m, a) for a in best[:PAIRS] for m in self._models if (m, a) not in self._turned), None)
-            if turn is not None:
-                self._turned.add(turn)
-                self._place(turn[0], [turn[1]])
+            turns = [(m, a) for a in best[:PAIRS] for m in self._models if (m, a) not in self._turned]
+            if turns:
+                self._turned.update(turns)
+                for m in self._models:
+                    self._place(m, [a for k, a in turns if k == m])
                 continue
-            move = next(((m, a) for a in best[:KEPT] for m in self._models if (m, a) not in self._moved), None)
+            move = next(((m, a) for a in best[:movable] for m in self._models if (m, a) not in self._moved), None)
             if move is None:
                 return
             self._moved.add(move)
             moved = with_moved_borders(self.problem, move[1], move[0])
             for m in self._models:
                 if m != move[0] and not until.passed:
-                    self._place(m, moved)
-
-    def _ways_of(self, alone: Problem) -> List[_Way]:
-        """The model with each core; equal cores share the placements."""
-        ways: List[_Way] = []
-        same, surcharges = alike(self.problem), (*DEARER, *ALONE)
-        for core in self.problem.cores:
-            names = (GPU, core)
-            if any(not set(names) & set(item.allowed) for item in alone.items):
-                continue
-            if ways and same:
-                ways.append(ways[0]._replace(names=names))
-                continue
-            frontier = Frontier(alone, names)
-            rows = np.tile([self._factors[d] for d in names], (len(surcharges), 1))
-            rows[:, 0] *= 1.0 + np.array(surcharges)
-            ways.append(_Way(names, StateArrays(frontier, alike=False), Prices(frontier, rows)))
-        return ways
+                    self._place(m, moved, few=True)
 
     def _look_at(self, evaluation: Evaluation) -> None:
         """Records a placement and the length of its schedule, if it is legal."""
@@ -107,39 +157,29 @@ class Rounds:
         if len(schedule.bars) <= SEGMENTS * len(self.order):
             self._lengths[evaluation.assignment] = schedule.length_us
 
-    def begin(self, until: Deadline) -> None:
-        """Finds placements to start from: model by model, each around those already placed."""
-        self._until = until
-        for order in itertools.permutations(self._models):
-            if until.passed:
-                return
-            self._try(self._grown(order), TRIED)
-
     def _grown(self, order: Sequence[int]) -> List[Tuple[float, Assignment]]:
         """(end, placement) of the results of placing the models in this order."""
-        nowhere = [GPU] * len(self.problem.items)
-        kept: List[Tuple[float, Assignment]] = [(0.0, tuple(nowhere))]
+        kept: List[Tuple[float, Assignment]] = [(0.0, (GPU,) * len(self.problem.items))]
         for n, m in enumerate(order):
-            plans = [self._bars(assignment, order[:n]) for _, assignment in kept]
+            given: List[Tuple[List[Bar], Assignment]] = []
+            for _, assignment in kept:
+                given += [(plan, assignment) for plan in self._plans(self._bars(assignment, order[:n]), few=False)]
             if self._until.passed:
                 return []
-            found = self._around(m, plans, range(len(DEARER) + len(ALONE)))
-            grown = [(end, tuple(self._with(kept[plan][1], m, devices))) for end, plan, devices in found]
+            dearer = range(len(DEARER))
+            grown = self._around(m, given, dearer if n else range(len(DEARER), len(DEARER) + len(ALONE)))
             # Keep the earliest, and also those that leave the most GPU time to the others.
-            early = sorted(grown)[:KEPT]
-            kept = (
-                early
-                if n == len(order) - 1
-                else [*early, *sorted(grown, key=lambda g: self._crowd(g, order[: n + 1]))[:KEPT]]
-            )
-            kept = list(dict.fromkeys(kept))
+            early = sorted(grown)[: PAIRS * TRIED]
+            if n < len(order) - 1:
+                early += sorted(grown, key=lambda g: self._crowd(g, order[: n + 1]))[: PAIRS * TRIED]
+            kept = list(dict.fromkeys(early))
         return kept
 
     def _crowd(self, grown: Tuple[float, Assignment], models: Sequence[int]) -> float:
         """When a placement of some models ends, plus their GPU time."""
         end, assignment = grown
         items = (i for m in models for i in self.order[m] if assignment[i] == GPU)
-        return end + sum(self.problem.items[i].time_us(GPU) for i in items) * self._factors[GPU]
+        return end + sum(self.problem.items[i].time_us(GPU) for i in items) * self._ways[models[0]][0].factors[0]
 
     def _bars(self, assignment: Assignment, models: Sequence[int]) -> List[Bar]:
         """The bars of the shortest schedule of some of the models."""
@@ -152,24 +192,31 @@ class Rounds:
         schedule = shortest_schedule(part, evaluate(part, [assignment[i] for i in members]), self.deadline)
         return [b._replace(model=key[b.model]) for b in schedule.bars if b.end_us > b.start_us]
 
-    def _place(self, m: int, given: Sequence[Assignment]) -> None:
+    def _plans(self, bars: List[Bar], few: bool) -> List[List[Bar]]:
+        """When models may run: as scheduled; one alone also early, late, and its first segments early. `few`: none of these mixed."""
+        if len({b.model for b in bars}) != 1:
+            return [bars]
+        bars = sorted(bars, key=lambda b: b.segment)
+        times = np.array([b.end_us - b.start_us for b in bars])
+        early = np.cumsum(times) - times
+        late = np.maximum(self.best.value - np.cumsum(times[::-1])[::-1], early)
+        starts = [early, late, (early + late) / 2]
+        starts += [np.where(np.arange(len(bars)) < k, early, late) for k in range(1, len(bars)) if not few]
+        moved = [[b._replace(start_us=s, end_us=s + t) for b, s, t in zip(bars, row, times)] for row in starts]
+        return [bars, *moved]
+
+    def _place(self, m: int, given: Sequence[Assignment], few: bool = False) -> None:
         """Re-places model m around the others of each placement, as its schedule has them."""
-        plans: List[List[Bar]] = []
-        of: List[Assignment] = []
+        plans: List[Tuple[List[Bar], Assignment]] = []
         for assignment in given:
             evaluation = evaluate(self.problem, assignment)
             if self._until.passed or not legal(self.problem, evaluation, self.best.goal):
                 continue
             schedule = shortest_schedule(self.problem, evaluation, self.deadline)
-            plans.append([b for b in schedule.bars if b.model != m and b.end_us > b.start_us])
-            of.append(assignment)
-        if not plans:
-            return
-        found = [
-            (end, tuple(self._with(of[plan], m, devices)))
-            for end, plan, devices in self._around(m, plans, range(len(DEARER)))
-        ]
-        self._try(found, TRIED)
+            others = [b for b in schedule.bars if b.model != m and b.end_us > b.start_us]
+            plans += [(plan, assignment) for plan in self._plans(others, few)]
+        if plans:
+            self._try(self._around(m, plans, range(len(DEARER))), TRIED * min(PAIRS, len(given)))
 
     def _try(self, found: Iterable[Tuple[float, Assignment]], most: int) -> None:
         """Evaluates the most promising of these (end, placement)."""
@@ -182,27 +229,38 @@ class Rounds:
                 self._look_at(evaluate(self.problem, assignment))
 
     def _around(
-        self, m: int, plans: Sequence[Sequence[Bar]], guides: Sequence[int]
-    ) -> List[Tuple[float, int, Tuple[str, ...]]]:
-        """Model m around each plan of the others: (when all end, index of the plan, the model's devices in its order)."""
-        count, times = len(plans), len(guides)
-        others = np.tile([max((b.end_us for b in plan), default=0.0) for plan in plans], times)
-        found: Dict[Tuple[int, Tuple[str, ...]], float] = {}
+        self, m: int, given: Sequence[Tuple[Sequence[Bar], Assignment]], guides: Sequence[int]
+    ) -> List[Tuple[float, Assignment]]:
+        """Model m around each plan of the others, whose placement goes with it: (when all end, the placement of all)."""
+        count, times = len(given), len(guides)
+        others = np.tile([max((b.end_us for b in plan), default=0.0) for plan, _ in given], times)
+        found: Dict[Assignment, float] = {}
         for way in self._ways[m]:
             busy = []
             for name in way.names:
-                once = taken([[(b.start_us, b.end_us) for b in plan if b.device == name] for plan in plans])
+                once = taken([[(b.start_us, b.end_us) for b in plan if b.device == name] for plan, _ in given])
                 busy.append(Taken(np.tile(once.starts, (times, 1)), np.tile(once.ends, (times, 1))))
-            factors = np.array([self._factors[d] for d in way.names])
             guide = np.repeat(np.array(guides), count)
-            ends, rows = around(way.model, len(self.order[m]), way.prices, factors, busy, guide, self._until)
+            ends, rows, _ = around(way.model, len(self.order[m]), way.prices, way.factors, busy, guide, self._until)
             for k, (end, row) in enumerate(zip(np.maximum(ends, others[: len(ends)]), rows)):
-                key = k % count, tuple(way.names[d] for d in row)
-                found[key] = min(found.get(key, np.inf), float(end))
-        return [(end, plan, devices) for (plan, devices), end in found.items()]
+                whole = list(given[k % count][1])
+                for i, d in zip(self.order[m], row):
+                    whole[i] = way.names[d]
+                found[tuple(whole)] = min(found.get(tuple(whole), np.inf), float(end))
+        return [(end, assignment) for assignment, end in found.items()]
 
-    def _with(self, assignment: Sequence[str], m: int, devices: Sequence[str]) -> List[str]:
-        whole = list(assignment)
-        for i, device in zip(self.order[m], devices):
-            whole[i] = device
-        return whole
+
+def _ways_of(problem: Problem, alone: Problem) -> List[Way]:
+    """A model with each core; equal cores share the placements."""
+    ways: List[Way] = []
+    together = frozenset(problem.devices)
+    for core in problem.cores:
+        names = (GPU, core)
+        if any(not set(names) & set(item.allowed) for item in alone.items):
+            continue
+        if ways and alike(problem):
+            ways.append(ways[0]._replace(names=names))
+            continue
+        factors = np.array([problem.factor(together, d) for d in names])
+        ways.append(Way.of(names, StateArrays(Frontier(alone, names), alike=False), factors))
+    return ways

@@ -72,7 +72,7 @@ def solve_many(
         seeds += [] if stream.best is None else [stream.best]
     if bound < best.value * (1 - gap) and not deadline.passed:
         pairs = _Pairs(problem, best, seeds, gap, value_of)
-        search = Rounds(problem, best, deadline)
+        search = Rounds.of_all(problem, best, deadline)
         bound = pairs.look(bound, deadline.to_prepare)
         search.begin(deadline.to_prepare)
         search.run(seeds, deadline, bound / (1 - gap))

@@ -55,8 +55,8 @@ def around(
     guide: np.ndarray,
     deadline: Deadline,
     kept: int = KEPT,
-) -> Tuple[np.ndarray, np.ndarray]:
-    """Per plan of the other model: (when this one ends, us; the device of each item); no rows after the deadline.
+) -> Tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Per plan of the other model: (when this one ends, us; the device of each item; the load of each device); no rows after the deadline.
 
     A beam over the states of the model: before each item, keeps the states of the earliest end, from the time reached plus
     the remaining cost by prices. Consecutive layers on a device are one piece of work.
@@ -73,11 +73,11 @@ def around(
     now, run, extra = np.zeros((1, plans)), np.zeros((1, plans)), np.zeros((1, plans))
     dearer = (prices.weights / factors - 1.0)[guide]
     on = np.zeros((1, plans), np.int8)
-    history: List[Tuple[np.ndarray, np.ndarray]] = []
+    history: List[Tuple[np.ndarray, np.ndarray, np.ndarray]] = []
     column = np.arange(plans)
     for i in range(items):
         if deadline.passed:
-            return np.zeros(0), np.zeros((0, items), np.int8)
+            return np.zeros(0), np.zeros((0, items), np.int8), np.zeros((0, len(factors)))
         targets, ways, _ = model.edges(i, states)
         loads = ways.load
         of = np.repeat(np.arange(len(states)), np.diff(ways.first))
@@ -103,15 +103,16 @@ def around(
             stay = np.arange(len(targets))
         states, way = targets[stay], way[stay]
         now, run, on, extra = end[way, column], length[way, column], device[way, column], dear[way, column]
-        history.append((of[way], ways.device[way]))
+        history.append((of[way], ways.device[way], loads[way]))
     row = (now + extra).argmin(axis=0)
     ends = now[row, column]
-    choices = np.zeros((plans, items), np.int8)
+    choices, of_device = np.zeros((plans, items), np.int8), np.zeros((plans, len(factors)))
     for i in reversed(range(items)):
-        parent, choice = history[i]
+        parent, choice, load = history[i]
         choices[:, i] = choice[row, column]
+        of_device += load[row, column]
         row = parent[row, column]
-    return ends, choices
+    return ends, choices, of_device
 
 
 def _least_way(ways: Edges, value: np.ndarray, targets: int) -> np.ndarray:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from typing import List, Sequence, Tuple
+from typing import Sequence, Tuple
 
 import numpy as np
 
-from edgedla.placement.deadline import Deadline
+from edgedla.placement.deadline import NEVER, Deadline
 from edgedla.placement.problem.evaluate import Evaluation
 from edgedla.placement.problem.problem import Problem
 from edgedla.placement.solvers.best import HANDED_OUT, Best
 from edgedla.placement.solvers.bounds.prices import Prices
 from edgedla.placement.solvers.bounds.weights import climbed_weights, coarse_weights, of_model
-from edgedla.placement.solvers.two_models.alternating import Alternation
+from edgedla.placement.solvers.busiest.pooled_cores import LEAST_STEP
+from edgedla.placement.solvers.more_models.rounds import Rounds, Way
 from edgedla.placement.solvers.two_models.any_order import AnyOrder
-from edgedla.placement.solvers.two_models.greedy_pairs import GreedyPlacements, best_pairs, greedy_placements
-from edgedla.placement.solvers.two_models.labels.label_rounds import FIRST, LabelRounds
+from edgedla.placement.solvers.two_models.fit_around import around, taken
+from edgedla.placement.solvers.two_models.greedy_pairs import best_pairs
+from edgedla.placement.solvers.two_models.labels.label_rounds import LabelRounds
 from edgedla.placement.solvers.two_models.pair import Pair
 
 
@@ -52,51 +54,55 @@ class PairSearch:
             # A narrow look takes a fraction of the time of the turns, and mostly finds what they would.
             labels = LabelRounds(pair, self._weights, self._weighed)
             self.bound = labels.dive(self.bound, pair.deadline)
-        self._improve(turns)
+        # Labels need the time: they find shorter pairs as well, and prove them.
+        self._improve(turns, pair.deadline.to_prepare if labels else pair.deadline)
         self._look_in_any_order(turns)
         if labels and self._is_open:
             self.bound = labels.run(self.bound, pair.deadline)
-        if labels and self._is_open:
             # Too many branches for a proof: a shorter pair may still be found.
-            self.bound = labels.dive(self.bound, pair.deadline)
-            self._improve(turns)
+            self._improve(turns, pair.deadline)
 
     def turned(self) -> None:
         """Offers what the turns alone find; most end long before their time."""
-        self._improve(self._begun())
+        self._improve(self._begun(), self.pair.deadline)
 
-    def _begun(self) -> Alternation:
+    def _begun(self) -> Rounds:
         pair = self.pair
-        turns = Alternation(pair.problem, pair.best, pair.names, pair.states, pair.order, pair.factors, pair.deadline)
+        ways = [[Way.of(*of_model, pair.factors)] for of_model in zip(pair.names, pair.states)]
+        turns = Rounds(pair.problem, pair.best, pair.order, ways, pair.deadline)
         turns.begin(pair.deadline)
         return turns
 
-    def _look_in_any_order(self, turns: Alternation) -> None:
+    def _look_in_any_order(self, turns: Rounds) -> None:
         """Looks below ever lower limits, until few enough states are left; one that gets through offers pairs."""
         reach, until = self.pair.limit, self.pair.deadline.to_prepare
-        while self._is_open and not until.passed and reach > self.bound * (1 + FIRST):
+        while self._is_open and not until.passed and reach > self.bound * (1 + LEAST_STEP):
             looked = AnyOrder(self.pair, self._weights, self._weighed, reach, until)
             self.bound = max(self.bound, looked.bound)
             if looked.is_through:
-                self._improve(turns, looked.pairs())
+                self._improve(turns, self.pair.deadline.to_prepare, looked.pairs())
                 return
             reach = (self.bound + reach) / 2
 
-    def _improve(self, turns: Alternation, seeds: Sequence[Evaluation] = ()) -> None:
-        if self.pair.best.evaluation is not None:
-            turns.improve([self.pair.best.evaluation, *seeds], self.pair.deadline)
+    def _improve(self, turns: Rounds, until: Deadline, seeds: Sequence[Evaluation] = ()) -> None:
+        known = [] if self.pair.best.evaluation is None else [self.pair.best.evaluation]
+        turns.run([*known, *seeds], until, self.bound)
 
     def _dive(self, rows: np.ndarray) -> np.ndarray:
-        """By row of weights, a bound; the best pairs of placements that the weights lead to are offered."""
-        pair = self.pair
-        least = np.zeros(len(rows))
-        both: List[GreedyPlacements] = []
+        """By row of weights, a bound; the best pairs of the placements that the weights lead to are offered."""
+        pair, every = self.pair, np.arange(len(rows))
+        least, free = np.zeros(len(rows)), taken([[]] * len(rows))
+        choices, loads = [], []
         for m in (0, 1):
             prices = Prices(pair.frontiers[m], of_model(rows, m, pair.factors))
             least += prices.root
-            both.append(greedy_placements(pair.states[m], pair.items[m], prices))
-        for bound, a, b in best_pairs(both, pair.factors, pair.names)[:HANDED_OUT]:
+            busy = [free] * len(pair.factors)
+            _, met, load = around(pair.states[m], pair.items[m], prices, pair.factors, busy, every, NEVER, kept=1)
+            different, first = np.unique(met, axis=0, return_index=True)
+            choices.append(different)
+            loads.append(load[first])
+        for bound, a, b in best_pairs(loads, pair.factors, pair.names)[:HANDED_OUT]:
             if bound >= pair.limit:
                 break
-            pair.best.offer(pair.placed(pair.named(0, both[0].choices[a]), pair.named(1, both[1].choices[b])))
+            pair.best.offer(pair.placed(pair.named(0, choices[0][a]), pair.named(1, choices[1][b])))
         return least
