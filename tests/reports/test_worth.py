@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 from dataclasses import replace
+from io import StringIO
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ from onnx import numpy_helper
 from edgedla import PlacementRequest, pareto, place, predict
 from edgedla.importers import load_onnx
 from edgedla.placement.check_cost import with_cost
+from edgedla.placement.worth.value import Baseline
 from edgedla.regions import check_graph
 from edgedla.regions.values import SlowerChanges
 from edgedla.reports import gains
@@ -38,6 +41,8 @@ MODEL = onnx_model(
     [
         (240.0, "but a frame takes 0.240 ms instead of 0.222 ms (predicted)"),
         (222.01, "but a frame takes as long, 0.222 ms (predicted)"),
+        # Less than LEAST_GAIN, for which nobody changes a model.
+        (221.0, "but a frame takes hardly less, 0.221 ms instead of 0.222 ms (predicted)"),
     ],
 )
 def test_a_change_that_is_left_out_shows_the_times_with_and_without_it(with_us: float, told: str) -> None:
@@ -61,6 +66,18 @@ def test_a_frame_of_a_batch_is_noted_as_one(batch: int, told: bool) -> None:
     assert [(said in render_front(front, form)) for form in ("text", "html")] == [told, told]
     table = table_of_reports((report,))
     assert [(said in render_table(table, form)) for form in ("text", "markdown", "html")] == [told] * 3
+
+
+def test_a_table_weighs_a_fixed_model_against_the_users_own_on_the_gpu() -> None:
+    platform = platform_for("orin-nx-16gb")
+    graph = load_onnx(MODEL, trt=platform.release.trt)
+    report = with_cost(check_graph(graph, platform, "fp16"), graph)
+    own = Baseline("fp16", 500.0, 2.5)
+    fixed = replace(report, worth=replace(report.worth, baselines=(own,)))  # type: ignore[type-var]
+    (row,) = csv.DictReader(StringIO(render_table(table_of_reports([fixed]), "csv")))
+    assert [float(row[name]) for name in ("gpu_ms", "gpu_mj", "gpu_fps")] == [0.5, 2.5, 2000.0]
+    # The table's figures give its ratio.
+    assert float(row["time_ratio"]) == pytest.approx(float(row["dla_ms"]) / float(row["gpu_ms"]), abs=1e-3)
 
 
 def test_markdown_holds_the_screens_verdict_and_figures() -> None:

@@ -19,6 +19,7 @@ from edgedla.placement.worth.value import Baseline, Ways
 from edgedla.placement.worth.ways import on_device, way_of
 from edgedla.rules import load_rules
 from edgedla.targets import Platform
+from edgedla.text.printable import significant
 from edgedla.vocabulary import GPU, PRECISIONS
 
 
@@ -64,7 +65,9 @@ def against_gpu(
     own = baselines_of(graph, platform, costs)
     ways = (gpu, placed, replace(placed, name="throughput"))
     answers = axes(Ways(precision, ways, None, (), None, baselines=own, energy_known=costs.energy.known))
-    whose = "your model, before `edgedla fix`, on the GPU" if own else "the GPU alone"
+    whose = "the GPU alone"
+    if own and answers:
+        whose = f"your model, before `edgedla fix`, on the GPU ({significant(answers[0].base / 1e3)} ms)"
     return f"against {whose}: {', '.join(axis.text for axis in answers)}" if answers else ""
 
 

@@ -16,7 +16,8 @@ from edgedla.reports.unchecked import DOES_NOT_BUILD, NOT_READ, Unchecked, verdi
 from edgedla.targets import Platform
 
 if TYPE_CHECKING:
-    from edgedla.placement.worth import Headline
+    from edgedla.placement.worth import Headline, Way
+    from edgedla.placement.worth.value import Baseline
 
 
 @dataclass(frozen=True)
@@ -53,18 +54,26 @@ class Cell:
         return None if axis is None or not axis.known else axis.ratio
 
     def time_us(self, name: str) -> Optional[float]:
-        """Time per frame of a way: "tensorrt", "gpu", or "latency" for the best split; None if not costed."""
-        way = None if self.report is None else gains.way(self.report, name)
-        return None if way is None else way.cost.latency_us
+        """Time per frame of a way: "tensorrt", "gpu", or "latency" for the best split; None if not costed. The GPU's is that of the
+        user's own model where `edgedla fix` made this one from it."""
+        way, own = self._way(name)
+        return own.latency_us if own is not None else None if way is None else way.cost.latency_us
 
     def energy_mj(self, name: str) -> Optional[float]:
-        way = None if self.report is None else gains.way(self.report, name)
-        return None if way is None else way.cost.energy_mj
+        way, own = self._way(name)
+        return own.energy_mj if own is not None else None if way is None else way.cost.energy_mj
 
     def fps(self, name: str) -> Optional[float]:
         """Frames per second with many in flight: "throughput" on all engines; None if not costed."""
-        way = None if self.report is None else gains.way(self.report, name)
-        return None if way is None else round(way.fps, 3)
+        way, own = self._way(name)
+        return None if way is None else round(way.fps if own is None else 1e6 / own.latency_us, 3)
+
+    def _way(self, name: str) -> Tuple[Optional[Way], Optional[Baseline]]:
+        """A way, and the figures of the user's own model where these stand in its place."""
+        worth = None if self.report is None else gains.worth_of(self.report)
+        if self.report is None or worth is None:
+            return None, None
+        return worth.way(name, self.report.precision), worth.baseline(self.report.precision) if name == "gpu" else None
 
     @property
     def memory_mb(self) -> Optional[float]:
