@@ -74,22 +74,6 @@ def unknown(report: CheckReport) -> Tuple[Group, ...]:
     return nodes + _grouped(report, is_unknown)
 
 
-def knocked_on(report: CheckReport) -> Tuple[Group, ...]:
-    """Layers that the DLA could run, on the GPU because of others, by cause."""
-    return _grouped(report, lambda layer: layer.placed is Placed.GPU and not layer.cause.is_root)
-
-
-def warnings(report: CheckReport) -> Tuple[Group, ...]:
-    """Warnings and slow forms of layers that do run on the DLA, by rule."""
-    groups = _Groups()
-    for layer in report.layers:
-        if layer.placed is Placed.DLA:
-            for finding in layer.findings:
-                if finding.effect in (Effect.WARN, Effect.SLOW):
-                    groups.add(finding.rule, finding.rule_name, finding.message, layer, finding.fixes)
-    return groups.sorted()
-
-
 def sections(report: CheckReport) -> Tuple[Tuple[str, str, Tuple[Group, ...]], ...]:
     """(title, tone, groups) of all findings on layers, failures first; without the empty ones."""
     if not report.platform.has_dla:
@@ -97,8 +81,12 @@ def sections(report: CheckReport) -> Tuple[Tuple[str, str, Tuple[Group, ...]], .
     candidates = (
         ("Refused by the DLA", "bad", refused(report)),
         ("Unknown: verify on the device", "unknown", unknown(report)),
-        ("On the GPU because of other layers", "mixed", knocked_on(report)),
-        ("Runs on the DLA, but", "title", warnings(report)),
+        (
+            "On the GPU because of other layers",
+            "mixed",
+            _grouped(report, lambda layer: layer.placed is Placed.GPU and not layer.cause.is_root),
+        ),
+        ("Runs on the DLA, but", "title", _grouped(report, lambda layer: layer.placed is Placed.DLA)),
     )
     return tuple(section for section in candidates if section[2])
 
@@ -107,6 +95,11 @@ def decisive(layer: LayerReport) -> Tuple[Finding, ...]:
     """The findings that decide where the layer runs: rejections, else unknowns."""
     rejections = tuple(f for f in layer.findings if f.effect is Effect.REJECT)
     return rejections or tuple(f for f in layer.findings if f.effect is Effect.UNKNOWN)
+
+
+def remarks(layer: LayerReport) -> Tuple[Finding, ...]:
+    """Warnings, and findings that say why the DLA runs it slowly."""
+    return tuple(f for f in layer.findings if f.effect in (Effect.WARN, Effect.SLOW))
 
 
 def _layer(layer: LayerReport) -> str:
@@ -138,9 +131,10 @@ class _Groups:
 def _grouped(report: CheckReport, belongs: Callable[[LayerReport], bool]) -> Tuple[Group, ...]:
     groups = _Groups()
     for layer in filter(belongs, report.layers):
-        reasons = decisive(layer) if layer.cause.is_root else ()
+        on_dla = layer.placed is Placed.DLA
+        reasons = remarks(layer) if on_dla else decisive(layer) if layer.cause.is_root else ()
         for finding in reasons:
             groups.add(finding.rule, finding.rule_name, finding.message, layer, finding.fixes)
-        if not reasons:
+        if not reasons and not on_dla:
             groups.add(str(layer.cause), CAUSES.get(layer.cause, ""), layer.reason, layer)
     return groups.sorted()

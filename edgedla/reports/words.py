@@ -7,23 +7,31 @@ from typing import Iterable, Tuple
 from edgedla.regions.report import CheckReport, LayerReport
 from edgedla.regions.values import RankedChange
 from edgedla.reports.page.numbers import milliseconds
-from edgedla.rules.remedies import remedies
+from edgedla.rules.remedies import all_entries, remedies
 
 
 def fix_text(report: CheckReport, fixes: Iterable[str]) -> str:
     """Remedies by title, with their ids and the rewrites that make them: `Use a narrower input (narrower-input)`."""
-    texts = []
-    for fix in fixes:
-        by = "".join(f", by `edgedla fix`: {', '.join(names)}" for names in filter(None, [made_by(report, fix)]))
-        texts.append(f"{remedies()[fix].title} ({fix}{by})" if fix in remedies() else fix)
-    return "; ".join(texts)
+    return "; ".join(
+        f"{remedies()[fix].title} ({fix}{_by(report, fix)})" if fix in remedies() else fix for fix in fixes
+    )
+
+
+def _by(report: CheckReport, fix: str) -> str:
+    exact, rewrites = made_by(report, fix), remedies()[fix].rewrites
+    if exact:
+        return f", by `edgedla fix`: {', '.join(exact)}"
+    approximate = rewrites and all(all_entries()[name].equality == "approximate" for name in rewrites)
+    return f", by `edgedla fix --approximate`: {', '.join(rewrites)}" if approximate else ""
 
 
 def made_by(report: CheckReport, fix: str) -> Tuple[str, ...]:
-    """The rewrites of `edgedla fix` that make a remedy: those with a place in the model, where that was tried."""
-    known = remedies()[fix].rewrites if fix in remedies() and remedies()[fix].effect != "stays" else ()
-    gain = report.fix_gain
-    return tuple(name for name in known if gain is None or name in gain.rewrites)
+    """The rewrites of `edgedla fix` that make a remedy without an error: those with a place in the model, where that was tried."""
+    gain, known = report.fix_gain, remedies().get(fix)
+    if known is None or known.effect == "stays":
+        return ()
+    exact = (name for name in known.rewrites if all_entries()[name].equality != "approximate")
+    return tuple(name for name in exact if gain is None or name in gain.rewrites)
 
 
 def percent(share: float) -> str:

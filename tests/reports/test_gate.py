@@ -77,6 +77,8 @@ def test_remedies_are_shown_by_title_and_unknown_ids_as_they_are(make_report: Ca
     tried = replace(report, fix_gain=FixGain(False, None, None, frozenset({"global-average-conv"})))
     assert words.fix_text(tried, ["average-pool"]) == f"{title} (average-pool, by `edgedla fix`: global-average-conv)"
     assert words.fix_text(replace(report, fix_gain=FixGain(False, None)), ["average-pool"]) == f"{title} (average-pool)"
+    gelu = words.fix_text(report, ["sigmoid-for-gelu"])
+    assert gelu.endswith("(sigmoid-for-gelu, by `edgedla fix --approximate`: gelu-sigmoid, gelu-silu)")
     assert words.fix_text(report, ["softmax-gpu"]) == f"{remedies()['softmax-gpu'].title} (softmax-gpu)"
 
 

@@ -83,6 +83,7 @@ def _conv(dilation: int) -> object:
     [
         (node("HardSigmoid", "x", "y"), "ACT001", ("clip-for-hard-sigmoid",)),
         (node("Elu", "x", "y"), "ACT001", ("relu-family",)),
+        (node("Erf", "x", "y"), "UNRY002", ("sigmoid-for-gelu", "end-early")),
         (node("AveragePool", "x", "y", kernel_shape=[17, 17], pads=[8] * 4, count_include_pad=1), "POOL004", ("average-by-convolution",)),
         (node("AveragePool", "x", "y", kernel_shape=[9, 9]), "POOL003", ("average-by-convolution",)),
         (node("MaxPool", "x", "y", kernel_shape=[9, 9]), "POOL003", ("chain-pooling",)),

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
-from typing import Dict, FrozenSet, List, Optional, Tuple
+from typing import Dict, List, Optional, Tuple
 
 from edgedla.frozen import dataclass
 from edgedla.regions.report import CheckReport, LayerReport
 from edgedla.regions.values import Placed
 from edgedla.reports import layer_groups
-from edgedla.rules import all_rules
-from edgedla.rules.verdict import Effect, Finding
+from edgedla.rules.verdict import Finding
 from edgedla.text.pages import page_url
 
 _NUMBERS = re.compile(r"\d+(?:x\d+)*")
@@ -46,8 +44,8 @@ class Group:
 
     @property
     def is_rule(self) -> bool:
-        """True if `key` is the id of a rule, which `edgedla explain` accepts; False for a cause."""
-        return self.key in _rules()
+        """True if `key` is the id of a rule, in capitals, which `edgedla explain` accepts; False for a cause."""
+        return self.key.isupper()
 
     @property
     def page(self) -> Optional[str]:
@@ -84,9 +82,8 @@ def findings_of(report: CheckReport) -> Tuple[Group, ...]:
         elif layer.placed is Placed.GPU:
             add("equal", str(layer.cause), layer_groups.CAUSES.get(layer.cause, ""), layer.reason, (), layer)
         elif layer.placed is Placed.DLA:
-            for f in layer.findings:
-                if f.effect in (Effect.WARN, Effect.SLOW):
-                    add("note", f.rule, _wrong(f), f.message, f.fixes, layer)
+            for f in layer_groups.remarks(layer):
+                add("note", f.rule, _wrong(f), f.message, f.fixes, layer)
     words = dict(KINDS)
     groups = [
         Group(tone, words[tone], *heads[tone, key], tuple(Entry(m, f, tuple(v)) for (m, f), v in entries.items()))
@@ -101,8 +98,3 @@ def _wrong(finding: Finding) -> str:
     first = re.split(r"; |: (?=[a-z])|, (?=[a-z])", finding.message)[0]
     title = next((text for text in (finding.message, first) if len(text) <= TITLE), finding.rule_name)
     return title.rstrip(".")
-
-
-@lru_cache(maxsize=None)
-def _rules() -> FrozenSet[str]:
-    return frozenset(rule.id for rule in all_rules())

@@ -158,16 +158,13 @@ def _before_fix(report: CheckReport, file: str) -> Optional[str]:
         return f"edgedla check {file} {_options(report)}{_mode(report)} --cost"
     if turns_qdq(report):
         return f"edgedla quantize {file} {platform}{_sizes(report)} -o {shlex.quote(_stem(given) + '-int8')}"
-    said = headline_of(report)
-    if _int8_is_faster(report) and said is not None and said.tone != "good":
+    said, own, int8 = headline_of(report), way(report, "tensorrt"), way(report, "tensorrt", "int8")
+    if said is None or own is None or int8 is None or said.tone == "good":
+        return None
+    # Where INT8 moves layers to the GPU, a frame may take longer.
+    if int8.cost.latency_us * NOTABLE <= own.cost.latency_us:
         return f"edgedla check {file} {platform} --precision int8{_mode(report)}{_power(report)}{_sizes(report)}"
     return None
-
-
-def _int8_is_faster(report: CheckReport) -> bool:
-    """True if INT8 changes the answer for the better; where it moves layers to the GPU, a frame may take longer."""
-    own, int8 = way(report, "tensorrt"), way(report, "tensorrt", "int8")
-    return own is not None and int8 is not None and int8.cost.latency_us * NOTABLE <= own.cost.latency_us
 
 
 def turns_qdq(report: CheckReport) -> bool:

@@ -36,7 +36,7 @@ def by_fix(report: CheckReport) -> str:
         names = rewrites_of(report)
         if not names:
             return "No rewrite of `edgedla fix` makes these changes." if report.ranking else ""
-        return f"`edgedla fix` knows such changes ({', '.join(names)}), but predicts no gain for this model."
+        return f"`edgedla fix` knows such changes ({', '.join(names)}), but predicts no gain from these alone."
     if report.mode != "fallback":
         return f"`edgedla fix --for {report.mode}` brings this build nearer (predicted)."
     if dla is None or gain.latency_us is None:
