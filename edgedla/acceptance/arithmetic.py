@@ -5,9 +5,7 @@ INT8 on Orin's DLA is some ten times as fast as FP16: Q/DQ that only stores in I
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Tuple
@@ -16,11 +14,11 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from edgedla.acceptance.builds import own_trtexec
 from edgedla.acceptance.steps import Context
 from edgedla.acceptance.values import Finding, Skip
 from edgedla.builder.tensorrt.bindings import installed_version
 from edgedla.builder.trtexec.options import options_of
-from edgedla.builder.trtexec.script import DEFAULT_TRTEXEC
 from edgedla.importers.model_file.float16_types import in_float16
 from edgedla.quantization.qdq import with_qdq
 
@@ -43,9 +41,7 @@ def arithmetic(context: Context) -> List[Finding]:
     version = installed_version()
     if version is None or int(version.split(".")[0]) < 11:
         raise Skip("up to TensorRT 10 the builder's flags decide, not tensor types")
-    program = os.environ.get("TRTEXEC") or shutil.which("trtexec") or DEFAULT_TRTEXEC
-    if not Path(program).exists():
-        raise Skip(f"no {program} (package libnvinfer-bin)")
+    program = own_trtexec()
     known = options_of(tuple(int(n) for n in version.split(".")[:3]))
     findings: List[Finding] = []
     medians: Dict[str, float] = {}

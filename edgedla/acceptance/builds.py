@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import time
 from dataclasses import replace
@@ -204,11 +205,17 @@ def _placement(name: str, artifact: Artifact) -> List[Finding]:
     return findings
 
 
-def trtexec(context: Context) -> List[Finding]:
-    """P11: runs the emitted script with the board's own trtexec, and compares its placement with the Python API's."""
-    program = os.environ.get("TRTEXEC", DEFAULT_TRTEXEC)
+def own_trtexec() -> str:
+    """The board's trtexec, as the scripts find it; from TensorRT 10.15 on it is in /usr/bin. Raises Skip: there is none."""
+    program = os.environ.get("TRTEXEC") or shutil.which("trtexec") or DEFAULT_TRTEXEC
     if not Path(program).exists():
         raise Skip(f"no {program} (package libnvinfer-bin)")
+    return program
+
+
+def trtexec(context: Context) -> List[Finding]:
+    """P11: runs the emitted script with the board's own trtexec, and compares its placement with the Python API's."""
+    own_trtexec()
     findings: List[Finding] = []
     for name in ("hybrid-int8", "standalone-fp16"):
         row = BUILDS[name]

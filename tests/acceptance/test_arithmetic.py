@@ -9,6 +9,7 @@ import onnx
 import pytest
 
 from edgedla.acceptance import arithmetic
+from edgedla.acceptance.builds import own_trtexec
 from edgedla.acceptance.steps import STEPS, Context
 from edgedla.acceptance.values import Skip
 from edgedla.quantization.session import open_session
@@ -59,3 +60,15 @@ def test_times_show_which_form_is_faster(tmp_path: Path, monkeypatch: pytest.Mon
     with pytest.raises(Skip):
         arithmetic.arithmetic(context)
     assert STEPS["P14"].function == "edgedla.acceptance.arithmetic:arithmetic"
+
+
+def test_trtexec_is_found_on_the_path_as_scripts_find_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "trtexec"
+    program.write_text(TRTEXEC)
+    program.chmod(0o755)
+    monkeypatch.delenv("TRTEXEC", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert own_trtexec() == str(program)
+    program.unlink()
+    with pytest.raises(Skip, match="libnvinfer-bin"):
+        own_trtexec()
