@@ -3,39 +3,18 @@
 from __future__ import annotations
 
 from edgedla.regions.candidates import candidates
-from edgedla.regions.cap import apply_cap, subgraphs_per_core
+from edgedla.regions.cap import subgraphs_per_core
 from edgedla.regions.check import check_graph, compare
 from edgedla.regions.prediction import predict
-from edgedla.regions.report import CheckReport, LayerReport, NodeReport, RegionReport, StrictResult, Totals
-from edgedla.regions.values import (
-    Cause,
-    Cut,
-    LayerPrediction,
-    NodePrediction,
-    Placed,
-    Prediction,
-    RankedChange,
-    Region,
-    Transition,
-)
+from edgedla.regions.report import CheckReport, StrictResult
+from edgedla.regions.values import Cause, Placed, Prediction
 
 __all__ = [
     "Cause",
     "CheckReport",
-    "Cut",
-    "LayerPrediction",
-    "LayerReport",
-    "NodePrediction",
-    "NodeReport",
     "Placed",
     "Prediction",
-    "RankedChange",
-    "Region",
-    "RegionReport",
     "StrictResult",
-    "Totals",
-    "Transition",
-    "apply_cap",
     "candidates",
     "check_graph",
     "compare",

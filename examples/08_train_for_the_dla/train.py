@@ -24,6 +24,7 @@ import numpy as np
 import pictures
 import torch
 from accelerate import Accelerator, DistributedDataParallelKwargs
+from accelerate.local_sgd import LocalSGD
 from accelerate.utils import DataLoaderConfiguration, DDPCommunicationHookType, set_seed
 from torch import nn
 from torch.nn import functional as F
@@ -79,25 +80,31 @@ def stop_at_nan(module: nn.Module, inputs: Any, classes: Any, teacher: Optional[
 def epoch_of(
     module: nn.Module, batches: Batches, number: int, optimizer: Any, schedule: Any, accelerator: Accelerator,
     teacher: Optional[nn.Module] = None, after_step: Optional[Callable[[], None]] = None, detect_nan: bool = False,
+    local_steps: int = 1,
 ) -> float:  # fmt: skip
     """Trains one epoch. Returns the mean loss over all processes.
 
-    With `detect_nan` each step waits for its loss; the first that is not finite is run again to find the place.
+    With `detect_nan` each step waits for its loss; the first that is not finite is run again to find the place. With
+    `local_steps` above 1 a process steps alone, and the processes average their weights after so many batches.
     """
     module.train()
     losses = []
-    for inputs, classes in batches.epoch(number):
-        with accelerator.accumulate(module):
-            loss = loss_of(module, inputs, classes, teacher)
-            if detect_nan and not torch.isfinite(loss):
-                stop_at_nan(module, inputs, classes, teacher, f"epoch {number + 1}")
-            accelerator.backward(loss)
-            optimizer.step()
-            schedule.step()
-            optimizer.zero_grad()
-        if after_step is not None and accelerator.sync_gradients:
-            after_step()
-        losses.append(loss.detach())
+    alone = LocalSGD(accelerator=accelerator, model=module, local_sgd_steps=local_steps, enabled=local_steps > 1)
+    with alone:
+        for inputs, classes in batches.epoch(number):
+            with accelerator.accumulate(module):
+                loss = loss_of(module, inputs, classes, teacher)
+                if detect_nan and not torch.isfinite(loss):
+                    stop_at_nan(module, inputs, classes, teacher, f"epoch {number + 1}")
+                accelerator.backward(loss)
+                optimizer.step()
+                schedule.step()
+                optimizer.zero_grad()
+            alone.step()
+            # Only weights that all processes share go into their average.
+            if after_step is not None and accelerator.sync_gradients and alone.num_steps % local_steps == 0:
+                after_step()
+            losses.append(loss.detach())
     return float(accelerator.reduce(torch.stack(losses).mean(), "mean"))
 
 
@@ -160,7 +167,8 @@ class Progress:
         average = None
         if validate is not None:
             # Some two fifths of the steps, however many they are.
-            average = keeping.Average(parts.unwrap_model(prepared), max(1 - 2.3 / steps, 0.0))
+            updates = steps / more.get("local_steps", 1)
+            average = keeping.Average(parts.unwrap_model(prepared), max(1 - 2.3 / updates, 0.0))
             parts.register_for_checkpointing(average)
             more["after_step"] = average.update
         done = self._resumed()
@@ -236,9 +244,13 @@ def main() -> None:
     adapted = adapt(network.Network(given.width, dropout=given.dropout), one, target=given.target, outputs_4d=True)
     accelerator.print(f"{str(adapted).splitlines()[0]}; {accelerator.num_processes} processes")
     DlaCheck(one, target=given.target, precision="int8", demand=True, max_loadables=1)(accelerator, adapted.module)
-    plain = torch.compile(adapted.module) if given.compile else adapted.module
+    plain = nn.SyncBatchNorm.convert_sync_batchnorm(adapted.module) if given.sync_bn else adapted.module
+    if given.sync_bn and accelerator.num_processes > 1 and accelerator.device.type == "cpu":
+        raise SystemExit("--sync-bn: PyTorch's SyncBatchNorm needs GPUs")
+    plain = torch.compile(plain) if given.compile else plain
+    more = {"detect_nan": given.detect_nan, "local_steps": given.local_steps}
     trainer = Progress(accelerator, given.out / "fp32")
-    trained = trainer.train(plain, batches, given.epochs, given.rate, 0.02, detect_nan=given.detect_nan)
+    trained = trainer.train(plain, batches, given.epochs, given.rate, 0.02, **more)
     trained = getattr(trained, "_orig_mod", trained)
     fp32 = top1(trained, held, classes, batches)
     teacher = _copy(trained) if given.distill else None
@@ -247,7 +259,7 @@ def main() -> None:
     rounded = Progress(accelerator, given.out / "qat")
     rounded.begins_with(keeping.digest(trained))
     qat = rounded.train(
-        prepared, batches, given.qat_epochs, given.qat_rate, 0.0, teacher=teacher, detect_nan=given.detect_nan,
+        prepared, batches, given.qat_epochs, given.qat_rate, 0.0, teacher=teacher, **more,
         validate=lambda module: validation(module, x[count:], y[count:], batches),
     )  # fmt: skip
     # The figure that is published is the artifact's own, to the last picture.
@@ -279,6 +291,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--qat-epochs", type=int, default=3)
     parser.add_argument("--batch", type=int, default=256, help="of all processes together")
     parser.add_argument("--accumulate", type=int, default=1, help="batches per step")
+    parser.add_argument("--local-steps", type=int, default=1, help="batches of a process before weights are averaged")
+    parser.add_argument("--sync-bn", action="store_true", help="BatchNormalization over all GPUs")
     parser.add_argument("--rate", type=float, default=3e-3)
     parser.add_argument("--qat-rate", type=float, default=1.5e-3)
     parser.add_argument("--distill", action="store_true", help="QAT also learns from the FP32 network's answers")

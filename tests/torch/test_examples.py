@@ -81,6 +81,7 @@ def test_the_example_trainer_resumes_and_its_artifact_has_its_accuracy(tmp_path:
         ("--mixed-precision", "bf16", "--channels-last"),
         ("--distill", "--detect-nan", "--compress", "fp16", "--bucket-mb", "1", "--dropout", "0"),
         ("--accumulate", "2", "--rate", "0.001", "--qat-rate", "0.0005", "--target", "orin-nx-16gb"),
+        ("--sync-bn", "--local-steps", "2"),
     ],
     ids=lambda flags: flags[0],
 )
@@ -137,6 +138,21 @@ def test_training_on_two_processes_has_the_losses_of_one(tmp_path: Path) -> None
     shutil.copytree(tmp_path / "one" / "fp32", tmp_path / "again" / "fp32")
     shown = run(tmp_path, *two, "--out", "again", "--qat-epochs", "1")
     assert losses(shown) == {"qat 1/1": pytest.approx(one["qat 1/1"], abs=2e-4)}
+
+
+@pytest.mark.slow
+def test_two_processes_step_alone_and_average_their_weights(tmp_path: Path) -> None:
+    """Local SGD by Accelerate over Gloo: other losses than with shared gradients, near them, and one network at the end."""
+    run(tmp_path, str(EXAMPLE / "pictures.py"), "small.npz", "--train", "142", "--held-out", "8")
+    train = [str(EXAMPLE / "train.py"), "small.npz", "--width", "0.25", "--dropout", "0", "--batch", "32"]
+    two = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", *train, "--epochs", "1"]
+    shared = losses(run(tmp_path, *two, "--out", "shared", "--qat-epochs", "1"))
+    alone = losses(run(tmp_path, *two, "--out", "alone", "--qat-epochs", "1", "--local-steps", "2"))
+    assert set(alone) == set(shared) == {"fp32 1/1", "qat 1/1"}
+    assert alone["fp32 1/1"] != shared["fp32 1/1"]
+    assert alone["fp32 1/1"] == pytest.approx(shared["fp32 1/1"], rel=0.3)
+    assert (tmp_path / "alone" / "model.onnx").exists()
+    assert "SyncBatchNorm needs GPUs" in failed(tmp_path, *two, "--out", "sync", "--sync-bn")
 
 
 @pytest.mark.slow
