@@ -77,6 +77,34 @@ class Middles(torch.nn.Module):  # type: ignore[misc]
         return self.dense(torch.relu(self.conv(x)).amax((2, 3)))
 
 
+class DividesAsCuda(torch.overrides.TorchFunctionMode):
+    """A division by a plain number as CUDA does it: a product with the reciprocal, which is up to a bit off."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func.__name__ in ("div", "__truediv__", "true_divide") and isinstance(args[1], (int, float)):
+            x, divisor = args
+            return x * (torch.ones((), dtype=x.dtype) / torch.full((), divisor, dtype=x.dtype))
+        return func(*args, **(kwargs or {}))
+
+
+def test_scales_are_the_same_number_on_a_gpu() -> None:
+    x = images(4)
+    ranges = torch.arange(1.0, 100)
+    with DividesAsCuda():
+        differing = float(ranges[ranges / 127.0 != ranges / torch.tensor(127.0)][0])
+    prepared = prepare_qat(networks.settled(networks.Small()), x[:1], TARGET, calibration=[x], integer_sums=True).eval()
+    prepared.set_ranges(dict.fromkeys(prepared.places.tensors, differing))
+    seen: List[Any] = []
+    prepared.watch = lambda stored, before, after: seen.append(after) or after
+    with torch.no_grad():
+        prepared(x)
+        expected, seen[:] = list(seen), []
+        with DividesAsCuda():
+            prepared(x)
+    assert len(seen) == len(expected) > 5
+    assert all(torch.equal(a, b) for a, b in zip(seen, expected))
+
+
 def test_integer_sums_make_ties_independent_of_summation_order(tmp_path: Path) -> None:
     generator = torch.Generator().manual_seed(4)
     x = torch.randint(-127, 128, (3, 96, 8, 8), generator=generator).float() * 0.0371

@@ -13,7 +13,7 @@ from torch import nn
 from edgedla.errors import ModelError
 from edgedla.torch.calls import CallMode, Key, Paths, tensors_in, user_place
 from edgedla.torch.qat.places import Place, Places, Stored
-from edgedla.torch.qat.rounding import round_half, round_weight, rounded_weight
+from edgedla.torch.qat.rounding import LEVELS, over, round_half, round_weight, rounded_weight
 
 #: Functions whose second tensor is an INT8 weight -> axis of its output channels.
 WEIGHT_AXIS: Mapping[str, int] = {
@@ -223,7 +223,9 @@ def integer_sum(
     rest = {name: v for name, v in kwargs.items() if name not in ("weight", "bias")}
     largest = weight.abs().flatten(1).amax(1)
     # Divided in FP32, then widened to FP64, as the host backend does.
-    scales = torch.where(largest > 0, largest.float() / 127.0, torch.ones_like(largest, dtype=torch.float32)).double()
+    scales = torch.where(
+        largest > 0, over(largest.float(), LEVELS), torch.ones_like(largest, dtype=torch.float32)
+    ).double()
     column = [-1, *[1] * (weight.dim() - 1)]
     levels, weight = torch.round(values[0] / scale), torch.round(weight / scales.reshape(column))
     # Below 2^24 a sum of integers is exact in FP32 too, in any order. Not on a GPU, whose algorithm may not be a plain sum.

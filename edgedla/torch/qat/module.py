@@ -12,7 +12,7 @@ from edgedla.torch.calls import Paths
 from edgedla.torch.qat.checkpointing import checkpoints_resumed
 from edgedla.torch.qat.mode import Rounding, RoundingMode
 from edgedla.torch.qat.places import Places, Stored
-from edgedla.torch.qat.rounding import LEVELS, round_half, round_int8
+from edgedla.torch.qat.rounding import LEVELS, over, round_half, round_int8
 
 #: Weight of a new batch in the moving average of observed ranges.
 _MOMENTUM = 0.01
@@ -95,7 +95,7 @@ class QatModule(nn.Module):
                 self.shift.zero_()
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        scales = self.group_ranges() / LEVELS
+        scales = over(self.group_ranges(), LEVELS)
         noticing = self.training and self.observing
         if noticing:
             scales = scales.detach()
@@ -104,7 +104,7 @@ class QatModule(nn.Module):
         def again(own_graph: bool) -> Rounding:
             # Observed ranges have moved on since, and have no graph.
             fresh = own_graph and not noticing
-            return self._rounding(self.group_ranges() / LEVELS if fresh else scales, False)
+            return self._rounding(over(self.group_ranges(), LEVELS) if fresh else scales, False)
 
         inputs = self._inputs(args, kwargs)
         # The first forward in training mode; evaluation mode is what the export traced.

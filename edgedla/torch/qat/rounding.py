@@ -17,6 +17,11 @@ _FAR = 1e9  # beyond every range that FP16 and INT8 layers have
 _HALF = 0.49999997  # the FP32 number before 0.5: with 0.5 itself 0.49999997 would become 1
 
 
+def over(x: torch.Tensor, divisor: float) -> torch.Tensor:
+    """x / divisor, rounded once on every device: by a plain number CUDA multiplies with its reciprocal, up to a bit off."""
+    return x / torch.full_like(x, divisor)
+
+
 class _RoundInt8(torch.autograd.Function):
     """Rounds to INT8, with a straight-through gradient in range. The scale's gradient is LSQ's (Esser et al., 2020):
 
@@ -29,7 +34,7 @@ class _RoundInt8(torch.autograd.Function):
         x = x.clamp(-_FAR, _FAR)
         # The result is not saved, because later operations may write into it.
         ctx.save_for_backward(x, scale)
-        away = (scale.double() / _AWAY).float()
+        away = over(scale.double(), _AWAY).float()
         if not exact:
             return _fused(x, away)[0]
         levels = (x.float() / away).round_().clamp_(-128.0, LEVELS)
@@ -38,7 +43,7 @@ class _RoundInt8(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: torch.Tensor) -> Tuple[Any, Any, None]:
         x, scale = ctx.saved_tensors
-        result, inside = _fused(x, (scale.double() / _AWAY).float())
+        result, inside = _fused(x, over(scale.double(), _AWAY).float())
         to_x = grads[0] * inside
         to_scale = None
         if ctx.needs_input_grad[1]:
@@ -115,7 +120,7 @@ def rounded_weight(weight: torch.Tensor, axis: int) -> torch.Tensor:
     dims = [d for d in range(values.dim()) if d != axis % values.dim()]
     absmax = values.abs().amax(dim=dims, keepdim=True)
     # Computed in FP64, then rounded to FP32, as the host backend does.
-    scale = (absmax.double() / LEVELS).float()
+    scale = over(absmax.double(), LEVELS).float()
     scale = torch.where(scale > 0, scale, torch.ones_like(scale))
     ratio = (values / scale).clamp_(-128.0, LEVELS)
     return ((ratio + torch.copysign(torch.full_like(ratio, _HALF), ratio)).trunc_() * scale).to(weight.dtype)
