@@ -82,14 +82,13 @@ def imports_of(body: List[ast.stmt], late: bool = False) -> Iterator[Tuple[str, 
             yield from ((f"{node.module}.{alias.name}", late) for alias in node.names)
         elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             yield from imports_of(node.body, True)
-        elif isinstance(node, ast.If) and _for_types(node.test):
+        elif isinstance(node, ast.If) and "TYPE_CHECKING" in {
+            getattr(node.test, "id", ""),
+            getattr(node.test, "attr", ""),
+        }:
             yield from imports_of(node.orelse, late)
         else:
             for field in ("body", "orelse", "finalbody"):
                 yield from imports_of(getattr(node, field, None) or [], late)
             for handler in getattr(node, "handlers", ()):
                 yield from imports_of(handler.body, late)
-
-
-def _for_types(test: ast.expr) -> bool:
-    return "TYPE_CHECKING" in {getattr(test, "id", ""), getattr(test, "attr", "")}

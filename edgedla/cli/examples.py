@@ -22,6 +22,7 @@ EXAMPLES: Dict[str, Tuple[str, str]] = {
     ),
     "layers": ("edgedla layers model.onnx", "edgedla layers model.onnx --trt 8.5.2 --format json"),
     "rules": ("edgedla rules list --kind convolution", "edgedla rules explain CONV006"),
+    "hub": ("edgedla hub list", "edgedla hub get mobilenet_v3_small"),
     "targets": ("edgedla targets", "edgedla targets orin-nx-16gb"),
     "build": (
         "edgedla build model.onnx --precision int8 --calib-data samples.npz -o detector",

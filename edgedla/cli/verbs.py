@@ -48,6 +48,7 @@ GROUPS: Dict[str, Dict[str, Tuple[str, str]]] = {
         "inspect": ("edgedla.cli.inspect:inspect", "Show what a log, engine, artifact or model holds; compare two."),
         "targets": ("edgedla.cli.targets:targets", "List the Jetson modules and releases."),
         "rules": ("edgedla.cli.rules:rules", "List the rules behind the verdicts."),
+        "hub": ("edgedla.cli.hub:hub", "List recipes that put published networks into few loadables."),
         "completion": ("edgedla.cli.completion:completion", "Print the script for completion in bash, zsh or fish."),
         "mcp": ("edgedla.cli.agents.mcp:mcp", "Serve check, compare, fix, predict and explain to a coding agent."),
     },

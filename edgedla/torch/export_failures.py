@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, List, Optional, Tuple
-
-import torch
+from typing import Any, List, Optional
 
 from edgedla.errors import ModelError
 
@@ -17,8 +15,7 @@ _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _OF_THE_DATA = (
     "a size depends on the data, as in a detector's decoding: use the torchscript exporter, or leave the decoding out"
 )
-#: The first PyTorch whose dynamo exporter writes BatchNormalization with onnxscript 0.7; 2.6 does not.
-DYNAMO_FITS = (2, 7)
+_HINT = "try the other exporter, or look at torch.onnx.export's own message"
 
 
 def export_failure(error: BaseException, last: Any) -> ModelError:
@@ -31,25 +28,5 @@ def export_failure(error: BaseException, last: Any) -> ModelError:
         cause = cause.__cause__
     where = f"after {last}" if last is not None else None
     text = ": ".join(chain[-2:])
-    hint = _OF_THE_DATA if "data-dependent" in text else _hint()
+    hint = _OF_THE_DATA if "data-dependent" in text else _HINT
     return ModelError(f"PyTorch cannot export the module: {text}", where=where, hint=hint)
-
-
-def release_of(version: str) -> Tuple[int, ...]:
-    """(2, 11) of "2.11.0+cu130"."""
-    return tuple(int(n) for n in re.findall(r"\d+", version)[:2])
-
-
-def _hint() -> str:
-    hint = "try the other exporter, or look at torch.onnx.export's own message"
-    try:
-        import onnxscript
-    except ImportError:
-        return hint
-    if release_of(torch.__version__) >= DYNAMO_FITS:
-        return hint
-    fits = ".".join(str(n) for n in DYNAMO_FITS)
-    return (
-        f"dynamo's exporter is known to work from PyTorch {fits} on; this is {torch.__version__} with onnxscript {onnxscript.__version__}. "
-        "The torchscript exporter works with all"
-    )

@@ -16,18 +16,10 @@ import edgedla  # noqa: E402
 from edgedla.errors import ModelError, UsageError  # noqa: E402
 from edgedla.regions.values import Placed  # noqa: E402
 from edgedla.torch import DlaCheck, NotOnDla, assert_dla, check, to_onnx  # noqa: E402
-from edgedla.torch.export_failures import DYNAMO_FITS, export_failure, release_of  # noqa: E402
+from edgedla.torch.export_failures import export_failure  # noqa: E402
 
 X = torch.zeros(1, 3, 16, 16)
 TARGET: Dict[str, Any] = {"target": "agx-orin-64gb"}
-
-
-#: Why dynamo's exporter is not tried; "" where it is.
-OLD = (
-    ""
-    if release_of(torch.__version__) >= DYNAMO_FITS
-    else f"PyTorch {torch.__version__} does not fit today's onnxscript"
-)
 
 
 def exporters() -> List[Any]:
@@ -36,8 +28,6 @@ def exporters() -> List[Any]:
     except ImportError:
         skip = pytest.mark.skip(reason="onnxscript is not installed")
         return ["torchscript", pytest.param("dynamo", marks=skip)]
-    if OLD:
-        return ["torchscript", pytest.param("dynamo", marks=pytest.mark.skip(reason=OLD))]
     return ["torchscript", "dynamo"]
 
 
@@ -242,6 +232,7 @@ def test_a_failing_export_names_its_cause() -> None:
         error.__cause__ = e
     text = str(export_failure(error, None))
     assert "export the module: when translating node bn: 'tuple' object has no attribute 'dtype'" in text
+    assert "try the other exporter" in text
 
 
 def test_a_size_that_depends_on_data_is_named_with_the_way_round_it() -> None:
@@ -249,12 +240,3 @@ def test_a_size_that_depends_on_data_is_named_with_the_way_round_it() -> None:
     failure = export_failure(error, None)
     assert "use the torchscript exporter, or leave the decoding out" in str(failure.hint)
     assert len(str(failure)) < 500
-
-
-def test_a_failed_export_with_an_old_pytorch_names_the_working_versions(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("onnxscript", reason="onnxscript is not installed")
-    monkeypatch.setattr(torch, "__version__", "2.6.0+cpu")
-    text = str(export_failure(RuntimeError("no translation"), None))
-    assert "known to work from PyTorch 2.7 on; this is 2.6.0+cpu with onnxscript" in text
-    monkeypatch.setattr(torch, "__version__", "2.7.1")
-    assert "try the other exporter" in str(export_failure(RuntimeError("no translation"), None))

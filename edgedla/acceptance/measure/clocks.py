@@ -8,7 +8,7 @@ import os
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Sequence, Tuple
+from typing import Any, Dict, Iterator, Tuple
 
 from edgedla.targets.device_files import read_board
 
@@ -82,14 +82,10 @@ def _jetson_clocks(*arguments: str) -> Tuple[int, str]:
     program = shutil.which("jetson_clocks", path=os.environ.get("PATH", "") + os.pathsep + "/usr/bin")
     if program is None:
         return 127, "there is no jetson_clocks"
-    command: List[str] = [*_as_root(), program, *arguments]
+    command = [*(() if os.geteuid() == 0 else ("sudo", "-n")), program, *arguments]
     try:
         done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=15, check=False)
     except (OSError, subprocess.TimeoutExpired) as e:
         return 126, f"jetson_clocks: {type(e).__name__}"
     lines = (done.stdout + done.stderr).strip().splitlines()
     return done.returncode, lines[-1] if lines else f"exit code {done.returncode}"
-
-
-def _as_root() -> Sequence[str]:
-    return () if os.geteuid() == 0 else ("sudo", "-n")

@@ -65,7 +65,8 @@ def _write(artifact: Artifact, target: Path, contents: Mapping[Tuple[str, str], 
     files: List[ArtifactFile] = []
     for (role, name), data in sorted(contents.items()):
         sha256 = hashlib.sha256(data).hexdigest()
-        path = _hashed(name, sha256)
+        stem, dot, endings = name.partition(".")
+        path = f"{stem}-{sha256[:12]}{dot}{endings}"
         file = target / path
         # A killed build may have left this file. Its name holds its hash, so the same content is not written again.
         if not (file.is_file() and not file.is_symlink() and sha256_of(file) == sha256):
@@ -182,11 +183,6 @@ def _worth_keeping(folder: Path, interrupted: bool) -> bool:
     """True if an unfinished build left useful files: a whole artifact, or, except after Ctrl-C, logs of the failure."""
     manifests = folder.glob(f"**/{MANIFEST}")
     return any(manifests) or (not interrupted and any(p.name != ".lock" for p in folder.rglob("*") if p.is_file()))
-
-
-def _hashed(name: str, sha256: str) -> str:
-    stem, dot, endings = name.partition(".")
-    return f"{stem}-{sha256[:12]}{dot}{endings}"
 
 
 def _remove_unlisted(saved: Artifact, folder: Path) -> None:

@@ -70,7 +70,8 @@ def build_chain(
     Raises:
         As `building.build`; a stage's errors name it.
     """
-    plan, key = _plan_text(chain), rests_on(backend, request)
+    plans = plans_document([s.plan for s in chain.stages])
+    plan, key = json.dumps(plans, indent=1, sort_keys=True) + "\n", rests_on(backend, request)
     done = existing_artifact(folder, work, plan, backend, source.identity, key, request, say)
     if done is not None:
         return done
@@ -110,10 +111,6 @@ def build_chain(
     saved = save_artifact(whole, folder, contents)
     finished(work, key)
     return saved
-
-
-def _plan_text(chain: ChainPlan) -> str:
-    return json.dumps(plans_document([s.plan for s in chain.stages]), indent=1, sort_keys=True) + "\n"
 
 
 def plans_document(plans: Sequence[BuildPlan]) -> Dict[str, Any]:

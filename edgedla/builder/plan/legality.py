@@ -58,7 +58,7 @@ def refuse_illegal(
     """
     wrong_use = [*_device_offences(plan, report, cores, allow_unknown, pinned), *_pool_offences(plan, report.platform)]
     others = _plan_offences(plan, report, cores, allow_unknown, pinned)
-    for name, text in _border_offences(plan, graph, report.platform):
+    for name, text in format_offences(graph, report.platform, *_border(plan)):
         (wrong_use if name in formatted else others).append(text)
     if wrong_use or others:
         refusal = UsageError if wrong_use else BuildError
@@ -85,11 +85,6 @@ def _pool_offences(plan: BuildPlan, platform: Platform) -> List[str]:
             f"for {plan.concurrent_engines} engine(s)"
         )
     return offences
-
-
-def _border_offences(plan: BuildPlan, graph: LayerGraph, platform: Platform) -> Iterator[Tuple[str, str]]:
-    """(input or output, offence)."""
-    yield from format_offences(graph, platform, *_border(plan))
 
 
 def with_unknown_formats(plan: BuildPlan, graph: LayerGraph, platform: Platform) -> BuildPlan:

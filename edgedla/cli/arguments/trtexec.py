@@ -120,7 +120,9 @@ def _answer(verb: str, name: str, given: AbstractSet[str], platform: Mapping[str
         if row.does != "taken" and (not row.beside or row.beside in given) and _is_before(row.before, platform):
             return row
     # An option of trtexec that only other commands take.
-    unused = Answer("ignored", "", "it has no meaning for this command", name in options() and _has_value(name))
+    unused = Answer(
+        "ignored", "", "it has no meaning for this command", any(row.value for row in options().get(name, ()))
+    )
     return unused if name in options() else None
 
 
@@ -137,10 +139,6 @@ def _is_before(release: Optional[Tuple[int, ...]], named: Mapping[str, Optional[
     except UsageError:
         # The command says so itself.
         return True
-
-
-def _has_value(name: str) -> bool:
-    return any(row.value for row in options()[name])
 
 
 def _given(option: str, words: Sequence[str]) -> bool:

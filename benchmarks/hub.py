@@ -1,0 +1,103 @@
+"""The recipes of `edgedla hub`: runs their commands, writes what they give into the recipes' file, and its page.
+
+python benchmarks/hub.py                     runs every recipe, writes figures and page; some minutes a recipe; needs torchvision
+python benchmarks/hub.py resnet18            this recipe alone
+python benchmarks/hub.py --page              writes docs/howto/recipes.md from the file
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, Dict, Mapping
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT)]
+
+import edgedla  # noqa: E402
+from edgedla.cli.hub import recipes  # noqa: E402
+from edgedla.io.files import write_atomic  # noqa: E402
+
+FILE = ROOT / "docs" / "howto" / "recipes.yaml"
+PAGE = FILE.with_suffix(".md")
+_HEAD = """---
+description: Published networks and the commands that put each into few DLA loadables, with predicted times.
+verbs: hub fix
+---
+
+# Recipes for published networks
+
+`edgedla hub get NAME` prints the commands of a recipe. There are no weights in them: give your own module or ONNX file in place of the
+library's. Times are predicted, per frame; no board has measured them. `GPU alone` is the same network without a DLA.
+
+| recipe | task | input | module | loadables | layers on the GPU | ms | GPU alone, ms | INT8 loses |
+|---|---|---|---|---|---|---|---|---|
+"""
+_TAIL = """
+A test runs the commands of every recipe and compares what they give with this table.
+"""
+
+
+def page(every: Mapping[str, Any]) -> str:
+    rows = []
+    for name, r in every.items():
+        f = r["figures"]
+        loadables = f"{f['loadables_before']} to {f['loadables']}"
+        cells = (
+            name, r["task"], r["input"], f"{r['target']}, {r['precision']}", loadables, f["layers_gpu"], f"{f['ms']:g}",
+            f"{f['gpu_ms']:g}", r["int8_loss"],
+        )  # fmt: skip
+        rows.append(f"| {' | '.join(map(str, cells))} |\n")
+    return _HEAD + "".join(rows) + _TAIL
+
+
+def counts(model: str, recipe: Mapping[str, Any], folder: Path) -> Any:
+    """The check of a file, or of a module by name, on the recipe's platform."""
+    file = folder / model
+    if not file.exists():
+        from edgedla.torch.factory import onnx_of_factory
+
+        return edgedla.check(onnx_of_factory(model), target=recipe["target"], precision=recipe["precision"], cost=True)
+    return edgedla.check(file, target=recipe["target"], precision=recipe["precision"], cost=True)
+
+
+def figures(recipe: Mapping[str, Any], folder: Path) -> Dict[str, Any]:
+    """Runs the commands in `folder`. Returns what `figures` of the recipe should say."""
+    for command in recipe["commands"]:
+        verb, *arguments = shlex.split(command)
+        assert verb == "edgedla", command
+        subprocess.run([sys.executable, "-m", "edgedla", *arguments], cwd=folder, check=True, capture_output=True)
+    before, after = (counts(recipe[key], recipe, folder) for key in ("source", "result"))
+    axis = after.to_dict()["worth"]["headlines"][0]["axes"][0]
+    assert axis["name"] == "time", axis
+    return {
+        "loadables_before": before.totals.regions, "loadables": after.totals.regions, "layers_gpu": after.totals.layers_gpu,
+        "ms": float(f"{axis['value'] / 1000:.3g}"), "gpu_ms": float(f"{axis['base'] / 1000:.3g}"),
+    }  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", help="recipes; default: all")
+    parser.add_argument("--page", action="store_true", help="run nothing, write the page")
+    given = parser.parse_args()
+    text = FILE.read_text(encoding="utf-8")
+    for name in () if given.page else given.names or recipes():
+        with tempfile.TemporaryDirectory() as folder:
+            found = figures(recipes()[name], Path(folder))
+        print(name, found, flush=True)
+        line = ", ".join(f"{key}: {value}" for key, value in found.items())
+        text = re.sub(rf"(?ms)^(  {re.escape(name)}:\n.*?^    figures: )[^\n]*", rf"\g<1>{{{line}}}", text, count=1)
+        write_atomic(FILE, text)
+    from edgedla.io.strict_yaml import loads
+
+    write_atomic(PAGE, page(loads(text, str(FILE))["recipes"]))
+
+
+if __name__ == "__main__":
+    main()
