@@ -25,6 +25,7 @@ _STAGE = {
 _REMEDY_EFFECT = {
     "moves": "The layer runs on the DLA then.",
     "removes": "The layer is gone then.",
+    "precision": "Layers leave INT8, for FP16 on the DLA or the GPU.",
     "stays": "The layer stays on the GPU. Nothing has to be changed.",
 }
 _FATAL = {True: "fails", False: "goes on", None: "not known"}

@@ -41,10 +41,8 @@ class LayerTimes:
         after, before = (transitions_us(self.borders, {*on_gpu, *more}) for more in (layers, ()))
         return own_us + after - before
 
-    def of_build(
-        self, on_dla: Iterable[str], without_scale: Iterable[str], steps: Iterable[Step] = ()
-    ) -> Dict[str, float]:
-        """`Quantized.predicted_us` of these DLA layers, of which some lack a scale; empty without a DLA."""
+    def of_build(self, on_dla: Iterable[str], without: Iterable[str], steps: Iterable[Step] = ()) -> Dict[str, float]:
+        """`Quantized.predicted_us` of these DLA layers, some of them `without` a scale; empty without a DLA."""
         if not self.int8_us:
             return {}
         names = dict.fromkeys(on_dla)
@@ -52,7 +50,7 @@ class LayerTimes:
             "int8": sum(self.int8_us[n] for n in names),
             "fp16": sum(self.fp16_us[n] for n in names),
             "extra": sum(step.extra_us for step in steps if step.kept),
-            "missing": self.without_scale_us(n for n in without_scale if n in names),
+            "missing": self.without_scale_us(n for n in without if n in names),
         }
 
     def without_scale_us(self, layers: Iterable[str]) -> float:

@@ -66,6 +66,7 @@ def _entry_lines(entries: Sequence[Entry]) -> Iterator[Line]:
 _EFFECTS = {
     "moves": "the layer runs on the DLA then",
     "removes": "the layer is gone then",
+    "precision": "layers leave INT8, for FP16 on the DLA or the GPU",
     "stays": "the layer stays on the GPU; nothing has to be changed",
 }
 

@@ -16,8 +16,8 @@ EQUALITIES = ("bit", "round", "approximate")
 #: When `fix` tries a rewrite. always: in every build; strict: only without GPU fallback; asked: only if the user names or
 #: allows it; int8: in INT8; typed: on strongly typed releases.
 USES = ("always", "strict", "asked", "int8", "typed")
-#: What a remedy does to its layer. moves: it then runs on the DLA; removes: it is gone; stays: it stays on the GPU.
-EFFECTS = ("moves", "removes", "stays")
+#: What a remedy does to its layer. moves: it then runs on the DLA; removes: it is gone; precision: it leaves INT8; stays: it is the GPU's.
+EFFECTS = ("moves", "removes", "precision", "stays")
 _FILE = "fixes.yaml"
 
 
