@@ -19,6 +19,8 @@ _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = 60
 
 F = TypeVar("F", bound=Callable[..., Any])
+#: What a long call tells its caller: (phase, pieces done, pieces in all).
+Progress = Callable[[str, int, int], None]
 
 _WORDS = {str: "text", bytes: "bytes", bool: "True or False", int: "a whole number", float: "a number"}
 _SEQUENCES = (collections.abc.Sequence, list, tuple)

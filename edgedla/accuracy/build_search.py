@@ -8,7 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Callable, Iterator, Optional
 
-from edgedla.accuracy.phases.job import Progress, Say
+from edgedla.accuracy.phases.job import Say
+from edgedla.arguments import Progress
 from edgedla.builder.request import BuildRequest, Model, resolved
 from edgedla.errors import ModelError, UsageError
 

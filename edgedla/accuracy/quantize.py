@@ -14,7 +14,7 @@ from edgedla.accuracy.channels.repair import repair_channels
 from edgedla.accuracy.layer_times import layer_times
 from edgedla.accuracy.measured_outputs import measured_outputs
 from edgedla.accuracy.metrics import require_labels
-from edgedla.accuracy.phases.job import Job, Progress, Say, open_job
+from edgedla.accuracy.phases.job import Job, Say, open_job
 from edgedla.accuracy.phases.network_changes import change_network
 from edgedla.accuracy.phases.outcome import outcome
 from edgedla.accuracy.phases.repairs import Repairs
@@ -26,7 +26,7 @@ from edgedla.accuracy.repairs.single_method import MOST_SAMPLES, by_method, no_w
 from edgedla.accuracy.request import QuantizeRequest
 from edgedla.accuracy.result import GIVEN, Quantized
 from edgedla.accuracy.split_samples import Data, keep_apart, split_samples
-from edgedla.arguments import typed
+from edgedla.arguments import Progress, typed
 from edgedla.errors import UsageError
 from edgedla.preprocess.pictures import open_samples, require_pictures
 from edgedla.preprocess.settings import with_embedded

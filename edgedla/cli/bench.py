@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 import click
 
@@ -15,25 +15,6 @@ from edgedla.cli.output import deliver, destinations, echo, require_apart
 from edgedla.errors import UsageError
 
 FORMATS = ("text", "json")
-#: Options of trtexec for what `bench` always does, or does in one way only.
-WITHOUT_EFFECT = ("--avgRuns", "--idleTime", "--sleepTime")
-FLAGS_WITHOUT_EFFECT = (
-    "--verbose", "--threads", "--useSpinWait", "--useCudaGraph", "--noDataTransfers", "--separateProfileRun",
-    "--noSpinWait", "--noCudaGraph", "--includeDataTransfers",
-)  # fmt: skip
-
-
-def _says_so(context: click.Context, option: click.Parameter, value: Any) -> None:
-    if value not in (None, False):
-        echo(f"{option.opts[0]} is ignored: edgedla bench measures in one way", err=True)
-
-
-def _trtexec_options(command: Callable) -> Callable:
-    for name in WITHOUT_EFFECT:
-        command = option(name, hidden=True, expose_value=False, callback=_says_so)(command)
-    for name in FLAGS_WITHOUT_EFFECT:
-        command = option(name, is_flag=True, hidden=True, expose_value=False, callback=_says_so)(command)
-    return command
 
 
 @click.command(cls=BoardCommand)
@@ -90,7 +71,6 @@ def _trtexec_options(command: Callable) -> Callable:
     help="On the board: build the artifact again from MODEL, its ONNX file, with other sizes of the DLA's memory pools, and time each.",
 )
 @memory_option()
-@_trtexec_options
 @option("--loadEngine", "trtexec_engine", hidden=True)
 @option("--useDLACore", "trtexec_core", hidden=True, type=int)
 @option("--format", "output_format", type=click.Choice(FORMATS), help="Form of the output.  [default: text]")

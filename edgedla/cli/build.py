@@ -23,7 +23,8 @@ from edgedla.cli.options import (
     shape_options,
     split_trtexec,
 )
-from edgedla.cli.output import deliver, echo
+from edgedla.cli.output import deliver, echo, say
+from edgedla.cli.terminal.waiting import waiting
 from edgedla.errors import UsageError
 from edgedla.vocabulary import CALIBRATION_METHODS, PRECISIONS
 
@@ -190,19 +191,15 @@ def build(models: Tuple[str, ...], **given: Any) -> int:
     model, where = as_file(candidates[0], given["shapes"], given["batch"]), [(given["output_format"], "-")]
     request = with_own_scales(model, (*models, trtexec["trtexec_onnx"])[0], build_request(given))
 
-    def say(line: str) -> None:
-        echo(line, err=True)
-
     if given["calib_search"]:
         from edgedla.accuracy.build_search import searched
-        from edgedla.cli.accuracy.progress import progress_bar
         from edgedla.reports.quantization import render_quantized
 
         def page(result: Quantized) -> str:
             return render_quantized(result, "html")
 
-        with progress_bar() as progress:
-            request = click.get_current_context().with_resource(searched(model, request, say, progress, page))
+        with waiting("reading the model") as work:
+            request = click.get_current_context().with_resource(searched(model, request, say, work.show, page))
     if given["plan_only"]:
         plans = plan_stages(model, request, say=say)
         deliver(where, lambda wanted, terminal: render_plans(plans, wanted, terminal))
@@ -213,7 +210,8 @@ def build(models: Tuple[str, ...], **given: Any) -> int:
         lines += [f"cannot be expressed in this trtexec: {text}" for text in scripts.unsaid]
         echo(json.dumps(scripts.to_dict(), indent=1) if given["output_format"] == "json" else "\n".join(lines))
         return 0
-    artifact = build_artifact(model, out, request, say=say, explain=_explain)
+    with waiting("building"):
+        artifact = build_artifact(model, out, request, say=say, explain=_explain)
     deliver(where, lambda wanted, terminal: render_build(artifact, wanted, terminal))
     outside = artifact.accuracy is not None and artifact.accuracy["within"] is False
     return 1 if outside and given["fail_on"] == "accuracy" else 0

@@ -29,6 +29,10 @@ FORMATS = ("text", "json", "html")
 _PURPOSE_OF_MODE = {"fallback": "hybrid", "strict": "strict", "standalone": "standalone"}
 
 
+#: Options that `edgedla.fix` has by the same names.
+SAME = "target jetpack trt shapes batch objective change_outputs approximate data seeded_weights opset".split()
+
+
 @click.command(epilog=TRTEXEC_NOTE)
 @click.argument("models", nargs=-1, metavar="MODEL")
 @option("-o", "--output", metavar="OUT", help="Write the rewritten model to OUT, with external weights beside it.")
@@ -111,61 +115,36 @@ _PURPOSE_OF_MODE = {"fallback": "hybrid", "strict": "strict", "standalone": "sta
     is_flag=True,
     help="List the rewrites and stop. With --format markdown: also what each helps with, and its sources.",
 )
-def fix(
-    models: Tuple[str, ...],
-    output: Optional[str],
-    dry_run: bool,
-    target: str,
-    jetpack: Optional[str],
-    trt: Optional[str],
-    precision: Optional[str],
-    mode: Optional[str],
-    shapes: Any,
-    batch: Optional[int],
-    purpose: Optional[str],
-    objective: str,
-    change_outputs: Optional[bool],
-    approximate: float,
-    only: Tuple[str, ...],
-    skip: Tuple[str, ...],
-    data: Optional[str],
-    no_prove: bool,
-    seeded_weights: bool,
-    opset: Optional[int],
-    embedded: Optional[str],
-    power_mode: Optional[str],
-    output_format: Optional[str],
-    reports: Tuple[str, ...],
-    listed: bool,
-    **options: Any,
-) -> int:
+def fix(models: Tuple[str, ...], **given: Any) -> int:
     """Rewrite an ONNX model so that more of it runs on the DLA. Every change is proven equal and kept only if it pays.
 
     Needs no Jetson; needs Python 3.10, onnx-ir and ONNX Runtime (`pip install 'edgedla[fix]'`). Exit code 0: done; 1: a
     strict or standalone build would still fail; 2: wrong use; 3: a broken model; 4: a library is missing; 6: the
     rewritten network differs by more than the noise of its arithmetic, and no model is written.
     """
-    if listed:
+    output, purpose, output_format = given["output"], given["purpose"], given["output_format"]
+    if given["listed"]:
         if output_format not in (None, "text", "markdown"):
             raise UsageError(f"--list has no output form {output_format}", where="--format", allowed="text, markdown")
         from edgedla.reports.rules import render_rewrites
 
-        deliver(destinations(output_format, reports, ("text", "markdown"), "--report"), render_rewrites)
+        deliver(destinations(output_format, given["reports"], ("text", "markdown"), "--report"), render_rewrites)
         return 0
-    trtexec = split_trtexec(options)
+    trtexec = split_trtexec(given)
     models = resolve_models(models, trtexec)
     if len(models) != 1:
         raise UsageError(f"{len(models)} models given", allowed="one")
-    precision, mode, _ = resolve_network(precision_of_check(precision, trtexec, target, jetpack, trt), mode, trtexec)
+    precision = precision_of_check(given["precision"], trtexec, given["target"], given["jetpack"], given["trt"])
+    precision, mode, _ = resolve_network(precision, given["mode"], trtexec)
     spelled = _PURPOSE_OF_MODE[mode]
     if purpose is not None and spelled not in ("hybrid", purpose):
         raise UsageError(f"{purpose} contradicts --mode {mode}", where="--for")
-    if (output is None) == (not dry_run):
+    if (output is None) == (not given["dry_run"]):
         wrong = "no output file given" if output is None else "a dry run writes no model"
         raise UsageError(wrong, where="-o", allowed="-o OUT, or --dry-run")
     if output_format == "markdown":
         raise UsageError("only --list has the form markdown", where="--format", allowed=", ".join(FORMATS))
-    targets = destinations(output_format, reports, FORMATS, "--report")
+    targets = destinations(output_format, given["reports"], FORMATS, "--report")
     _require_model_name(output)
     _require_room(output, *(path for _, path in targets))
     from edgedla.cli.arguments.this_board import own_power_mode
@@ -174,34 +153,25 @@ def fix(
     from edgedla.reports.fixes import render_fix
     from edgedla.reports.fixes.text import headline, subject
 
-    model = as_file(models[0], shapes, batch)
-    with waiting("choosing rewrites by predicted cost" + (", proving each" if not no_prove else "")):
+    model = as_file(models[0], given["shapes"], given["batch"])
+    with waiting("reading the model") as work:
         result = fix_model(
             model,
-            target=target,
-            jetpack=jetpack,
-            trt=trt,
             precision=precision,
             purpose=purpose or spelled,
-            objective=objective,
-            change_outputs=change_outputs,
-            approximate=approximate,
-            only=_ids(only),
-            skip=_ids(skip),
-            shapes=shapes,
-            batch=batch,
-            data=data,
-            prove=not no_prove,
-            seeded_weights=seeded_weights,
-            power_mode=power_mode or own_power_mode(target),
-            opset=opset,
-            embed_preprocess=None if embedded is None else parse_preprocess(embedded),
+            only=_ids(given["only"]),
+            skip=_ids(given["skip"]),
+            prove=not given["no_prove"],
+            power_mode=given["power_mode"] or own_power_mode(given["target"]),
+            embed_preprocess=None if given["embedded"] is None else parse_preprocess(given["embedded"]),
+            **{name: given[name] for name in SAME},
+            progress=work.show,
         )
     holds = result.network.within is not False and not result.after.refused
     written = tuple(map(str, result.save(output))) if output is not None and holds else ()
     deliver(targets, lambda wanted, terminal: render_fix(result, wanted, written, terminal))
     say_where(targets, lambda: f"{subject(result)}\n{headline(result)[1]}\n", beside=written)
-    _require_holds(result, model, shapes, batch)
+    _require_holds(result, model, given["shapes"], given["batch"])
     return 1 if result.purpose != "hybrid" and result.after.passes is not True else 0
 
 

@@ -44,9 +44,12 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> Optional[click.Command]:
         if cmd_name not in VERBS:
             return None
-        module, _, attribute = VERBS[cmd_name][0].partition(":")
+        place, line = VERBS[cmd_name]
+        module, _, attribute = place.partition(":")
         command: click.Command = getattr(importlib.import_module(module), attribute)
-        return _described(command)
+        # `python -OO` drops docstrings.
+        command.help = command.help or line
+        return command
 
     def resolve_command(
         self, ctx: click.Context, args: List[str]
@@ -162,18 +165,6 @@ def main(verbose: bool) -> None:
 
     Checking and placing need no Jetson and no NVIDIA software. Start here: edgedla check MODEL.onnx --target orin-nx-16gb
     """
-
-
-def _described(command: click.Command) -> click.Command:
-    """The command with its description, which `python -OO` drops."""
-    if sys.flags.optimize < 2:
-        return command
-    from edgedla.cli.terminal.docstrings import with_description
-
-    return with_description(command)
-
-
-_described(main)
 
 
 #: Commands that answer and end, without products of large matrices.

@@ -193,9 +193,11 @@ def _as_onnx(model: str) -> str:
     if model.lower().endswith(".onnx"):
         return model
     from edgedla.cli.output import echo
+    from edgedla.cli.terminal.waiting import waiting
     from edgedla.conversion.cached import converted, kept_scales
 
-    file, _ = converted(model, say=lambda line: echo(f"edgedla: {line}", err=True))
+    with waiting("converting"):
+        file, _ = converted(model, say=lambda line: echo(f"edgedla: {line}", err=True))
     if file != model and kept_scales(file) is not None:
         echo(
             f"edgedla: {model} holds INT8 scales: `edgedla build {shlex.quote(model)} --precision int8` takes them",

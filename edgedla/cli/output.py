@@ -10,6 +10,7 @@ from typing import Callable, Iterator, List, Optional, Sequence, TextIO, Tuple
 import click
 
 from edgedla.cli.terminal.screen import columns
+from edgedla.cli.terminal.waiting import in_its_place
 from edgedla.errors import UsageError
 from edgedla.io.files import write_atomic
 from edgedla.text.printable import printable_text
@@ -89,12 +90,16 @@ def echo(text: str, *, err: bool = False, nl: bool = True, color: Optional[bool]
     (`nl`, `color`), stay as they are.
     """
     # Work goes on if progress and warnings cannot be printed (stderr closed, or on a full disk).
-    with contextlib.suppress(*((OSError, ValueError) if err else ())):
+    with in_its_place(), contextlib.suppress(*((OSError, ValueError) if err else ())):
         shown = printable_text(text)
         if nl and color is None and not text.startswith(("{", "[")):
             shown = on_terminal(shown, sys.stderr if err else sys.stdout)
-        # By name: click would write past rich's stand-in, into a bar that is being drawn.
-        click.echo(shown, file=sys.stderr if err else None, err=err, nl=nl, color=color)
+        click.echo(shown, err=err, nl=nl, color=color)
+
+
+def say(line: str) -> None:
+    """One line on stderr, as `progress` and `say` of the Python interface give them."""
+    echo(line, err=True)
 
 
 def on_terminal(text: str, stream: Optional[TextIO]) -> str:

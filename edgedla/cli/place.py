@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Mapping, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Mapping, Optional, Sequence, Tuple
 
 import click
 
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from edgedla.placement.result.placement import Placement
 
 FORMATS = ("text", "json", "html", "trtexec")
+PLATFORM = ("target", "jetpack", "trt")
+#: Options that a search and an evaluation have by the same names.
+SAME = ("clocks_locked", "profile", "layer_info", "use_unknown", "shapes", "batch", "one_process")
 
 
 @click.command(epilog=TRTEXEC_NOTE_OF_PLACE)
@@ -155,45 +158,7 @@ FORMATS = ("text", "json", "html", "trtexec")
 )
 @output_options(*FORMATS)
 @option("--all", "everything", is_flag=True, help="Show every layer and its reason in the text.")
-def place(
-    models: Tuple[str, ...],
-    target: Optional[str],
-    jetpack: Optional[str],
-    trt: Optional[str],
-    precision: Optional[str],
-    mode: Optional[str],
-    shapes: Any,
-    batch: Optional[int],
-    objective: str,
-    max_latency: Optional[str],
-    devices: Optional[str],
-    pins: Tuple[str, ...],
-    rates: Optional[str],
-    fps: Optional[str],
-    in_flight: str,
-    max_regions: Optional[int],
-    min_region: int,
-    loadables_per_core: Optional[int],
-    power_mode: Optional[str],
-    clocks_locked: Optional[bool],
-    profile: Optional[str],
-    layer_info: Optional[str],
-    use_unknown: bool,
-    time_limit: float,
-    gap: Optional[float],
-    verified: Optional[str],
-    evaluated: Tuple[str, ...],
-    pareto: Optional[str],
-    clocks: Tuple[str, ...],
-    borders: Optional[str],
-    concurrent: Optional[bool],
-    one_process: bool,
-    fail_on: str,
-    output_format: Optional[str],
-    output: Tuple[str, ...],
-    everything: bool,
-    **options: Any,
-) -> int:
+def place(models: Tuple[str, ...], **given: Any) -> int:
     """Place the layers of one or more ONNX models on the GPU and the DLA cores, at the optimum of the predicted cost.
 
     Needs no Jetson and no NVIDIA software. Exit code 0: a placement was found; 1: none keeps the limits, or --verify found a
@@ -203,61 +168,50 @@ def place(
     from edgedla.targets import platform_for
 
     require_meaning(click.get_current_context())
-    trtexec = split_trtexec(options)
-    models = tuple(as_file(model, shapes, batch) for model in resolve_models(models, trtexec))
-    named = precision or any(trtexec[f"trtexec_{flag}"] for flag in ("fp16", "int8", "best"))
-    is_open = profile is None and precision_is_open(precision, trtexec)
-    precision, core = _network(precision, mode, trtexec)
-    targets = destinations(output_format, output, FORMATS)
-    given = {"target": target, "jetpack": jetpack, "trt": trt, "precision": precision if named else None}
-    if verified:
-        return _verify(verified, models, shapes, batch, targets, given)
-    if evaluated:
-        if is_open and not names_placement(evaluated):
-            given["precision"] = platform_for(**own_platform(target, jetpack, trt)).precision
-        return _evaluate(
-            models, evaluated, targets, given, power_mode=power_mode, clocks_locked=clocks_locked, profile=profile, layer_info=layer_info,
-            use_unknown=use_unknown, shapes=shapes, batch=batch, clocks=chosen_clocks(clocks), borders=borders,
-            concurrent=concurrent, one_process=one_process,
-        )  # fmt: skip
-    board = own_platform(target, jetpack, trt)
-    target, jetpack, trt = board["target"] or "", board["jetpack"], board["trt"]
+    trtexec = split_trtexec(given)
+    models = tuple(as_file(model, given["shapes"], given["batch"]) for model in resolve_models(models, trtexec))
+    named = given["precision"] or any(trtexec[f"trtexec_{flag}"] for flag in ("fp16", "int8", "best"))
+    is_open = given["profile"] is None and precision_is_open(given["precision"], trtexec)
+    precision, core = _network(given["precision"], given["mode"], trtexec)
+    targets = destinations(given["output_format"], given["output"], FORMATS)
+    made_for = {name: given[name] for name in PLATFORM}
+    asked = {**made_for, "precision": precision if named else None}
+    same = {**{name: given[name] for name in SAME}, "clocks": chosen_clocks(given["clocks"])}
+    if given["verified"]:
+        return _verify(given["verified"], models, given["shapes"], given["batch"], targets, asked)
+    if given["evaluated"]:
+        if is_open and not names_placement(given["evaluated"]):
+            asked["precision"] = platform_for(**own_platform(**made_for)).precision
+        same.update({name: given[name] for name in ("power_mode", "borders", "concurrent")})
+        return _evaluate(models, given["evaluated"], targets, asked, **same)
+    board: Dict[str, Any] = dict(own_platform(**made_for))
     from edgedla.placement.api import place_request
     from edgedla.placement.request import PlacementRequest
 
-    platform = platform_for(target, jetpack=jetpack, trt=trt)
+    platform = platform_for(**board)
     request = PlacementRequest(
-        target=target,
-        jetpack=jetpack,
-        trt=trt,
+        **board,
+        **same,
         precision=platform.precision if is_open else precision,
-        objective=objective,
-        devices=chosen_devices(devices, core),
-        pins=pins,
-        limits=limits_for(platform, loadables_per_core, max_regions, min_region),
-        latency_bound_us=latency_bounds(max_latency),
-        rates=numbers(rates, "--rates", "one number per model: 2,1"),
-        frames_per_second=numbers(fps, "--fps", "one number per model: 30,10"),
-        in_flight=in_flight,
-        one_process=one_process,
-        power_mode=power_mode or own_power_mode(target),
-        clocks_locked=clocks_locked,
-        profile=profile,
-        layer_info=layer_info,
-        use_unknown=use_unknown,
-        shapes=shapes,
-        batch=batch,
-        time_limit_s=time_limit,
-        gap=gap,
-        clocks=chosen_clocks(clocks),
+        objective=given["objective"],
+        devices=chosen_devices(given["devices"], core),
+        pins=given["pins"],
+        limits=limits_for(platform, given["loadables_per_core"], given["max_regions"], given["min_region"]),
+        latency_bound_us=latency_bounds(given["max_latency"]),
+        rates=numbers(given["rates"], "--rates", "one number per model: 2,1"),
+        frames_per_second=numbers(given["fps"], "--fps", "one number per model: 30,10"),
+        in_flight=given["in_flight"],
+        power_mode=given["power_mode"] or own_power_mode(board["target"] or ""),
+        time_limit_s=given["time_limit"],
+        gap=given["gap"],
     )
-    if pareto:
-        return _pareto(models, request, pareto, targets)
-    with waiting(f"placing, at most {time_limit:g} s of processor time"):
+    if given["pareto"]:
+        return _pareto(models, request, given["pareto"], targets)
+    with waiting("placing", limit_s=given["time_limit"]):
         result = place_request(models, request, spent_s())
-    _show(result, models, targets, everything)
+    _show(result, models, targets, given["everything"])
     on_dla = any(m.regions for m in result.models)
-    return 1 if fail_on == "gpu-only" and not on_dla else 0
+    return 1 if given["fail_on"] == "gpu-only" and not on_dla else 0
 
 
 def _network(precision: Optional[str], mode: Optional[str], trtexec: Mapping[str, Any]) -> Tuple[str, Optional[int]]:
@@ -312,7 +266,7 @@ def _pareto(models: Tuple[str, ...], request: Any, objectives: str, targets: Seq
     from edgedla.placement.pareto import pareto
     from edgedla.reports.prediction import render_front
 
-    with waiting("placing for every trade between both"):
+    with waiting("placing for every trade between both", limit_s=request.time_limit_s):
         front = pareto(list(models), request, [o.strip() for o in objectives.split(",")], spent_s())
     deliver(targets, lambda wanted, terminal: render_front(front, wanted))
     say_where(targets, lambda: render_front(front, "text"))

@@ -16,7 +16,7 @@ from edgedla.io.sealed import is_plain_file, read_sealed, write_sealed
 #: The facts of a conversion, beside its ONNX file.
 FACTS = "conversion.json"
 #: What writes the ONNX file, where it is installed beside edgedla (not by `--python`).
-_EXPORTERS = ("torch", "onnxscript", "tensorflow", "tf2onnx", "paddlepaddle", "paddle2onnx")
+_EXPORTERS = ("torch", "ultralytics", "onnxscript", "tensorflow", "tf2onnx", "paddlepaddle", "paddle2onnx")
 
 
 def converted(

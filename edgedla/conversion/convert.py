@@ -63,9 +63,9 @@ def convert(
     """Converts a model of another framework to ONNX. A separate process loads a file.
 
     Args:
-        source: .pt2, TorchScript (.pt, .ts), a pickled module (.pt, .pth), a SavedModel folder, a frozen graph (.pb), .keras,
-            .h5, .tflite, .pdmodel, Paddle's .json; or the model itself: a PyTorch module, ScriptModule or ExportedProgram, a
-            Keras model, a tf.Module.
+        source: .pt2, TorchScript (.pt, .ts), a checkpoint of Ultralytics (.pt), a pickled module (.pt, .pth), a SavedModel
+            folder, a frozen graph (.pb), .keras, .h5, .tflite, .pdmodel, Paddle's .json; or the model itself: a PyTorch
+            module, ScriptModule or ExportedProgram, a Keras model, a tf.Module.
         example_inputs: for a model itself: a tensor, several in order, or by name of forward's parameters. Their sizes become
             static.
         target, jetpack, trt: the platform that has to read the ONNX file; decides the operator set.
@@ -251,7 +251,7 @@ def _run(kind: Kind, request: Mapping[str, Any], interpreter: _Interpreter) -> D
     if "ModuleNotFoundError" in last or "ImportError" in last:
         raise EnvironmentMissing(
             f"{kind.title} needs {kind.framework}: {last}", where=python,
-            hint=f"pip install 'edgedla[{_EXTRAS[kind.framework]}]', or name an interpreter that has it: "
+            hint=f"pip install {_INSTALLS[kind.framework]}, or name an interpreter that has it: "
             "edgedla convert --python",
         )  # fmt: skip
     hint = next(
@@ -269,10 +269,14 @@ def _reason(output: str) -> str:
     return (errors or lines or [""])[-1][:_ERROR_CHARACTERS]
 
 
-#: Text of Keras -> what to do.
+#: Text of an error -> what to do.
 _HINTS: Sequence[Tuple[str, str]] = (
     ("Could not locate class", "save it by model.export(FOLDER): a SavedModel needs none of the classes"),
-    ("`Lambda` layer", "`edgedla convert --trust` loads it"),
+    (
+        "weights alone have no graph",
+        "export where its code is: optimum-cli export onnx, or tools/deploy.py of MMDeploy",
+    ),
+    ("`Lambda` layer|holds more than a network", "`edgedla convert --trust` loads it"),
 )
 _OPEN_SIZES = (
     "paddle2onnx lacks some operators where sizes are open; if they are, save the model with fixed ones: "
@@ -281,8 +285,11 @@ _OPEN_SIZES = (
 #: Lines that paddle2onnx prints after the reason when its C++ code aborts.
 _ABORTED = re.compile("`Process abort signal`|Error Message Summary")
 _COLOURS = re.compile(r"\x1b?\[[0-9;]*m")
-_TITLES: Mapping[str, str] = {"torch": "PyTorch", "paddle2onnx": "Paddle"}
-_EXTRAS: Mapping[str, str] = {"torch": "torch", "tf2onnx": "tensorflow", "paddle2onnx": "paddle"}
+_TITLES: Mapping[str, str] = {"torch": "PyTorch", "paddle2onnx": "Paddle", "ultralytics": "Ultralytics"}
+_INSTALLS: Mapping[str, str] = {
+    "torch": "'edgedla[torch]'", "tf2onnx": "'edgedla[tensorflow]'", "paddle2onnx": "'edgedla[paddle]'",
+    "ultralytics": "ultralytics onnx (it comes under the AGPL)",
+}  # fmt: skip
 
 
 def ran_with(reference: Path) -> Tuple[Dict[str, np.ndarray], List[np.ndarray]]:

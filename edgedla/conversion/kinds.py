@@ -30,6 +30,7 @@ KINDS: Mapping[str, Kind] = {
         Kind("pt2", "a PyTorch program (torch.export)", "torch", "from_pytorch.py"),
         Kind("torchscript", "a TorchScript module", "torch", "from_pytorch.py", needs_shapes=True),
         Kind("pickle", "a pickled PyTorch module", "torch", "from_pytorch.py", runs_code=True, needs_shapes=True),
+        Kind("ultralytics", "a checkpoint of Ultralytics", "ultralytics", "from_ultralytics.py"),
         Kind("savedmodel", "a TensorFlow SavedModel", "tf2onnx", "from_tensorflow.py"),
         Kind("graphdef", "a frozen TensorFlow graph", "tf2onnx", "from_tensorflow.py"),
         Kind("keras", "a Keras model", "tf2onnx", "from_tensorflow.py"),
@@ -64,6 +65,8 @@ def kind_of(source: Union[str, Path]) -> Optional[Kind]:
 #: First bytes of the forms; a ZIP archive also needs its end, which holds its table of contents. Formats: PKWARE APPNOTE
 #: 4.3, pickle protocol 2 and newer, HDF5 specification II.A, TFLite's schema (file_identifier).
 _ZIP, _PICKLE, _HDF5, _TFLITE = b"PK\x03\x04", b"\x80", b"\x89HDF\r\n\x1a\n", b"TFL3"
+#: The module of a checkpoint's network, behind a few numbers at the pickle's beginning.
+_ULTRALYTICS, _PICKLE_BEGIN = b"ultralytics.nn.tasks", 4096
 _BEGINNINGS: Mapping[str, Tuple[bytes, ...]] = {
     "pt2": (_ZIP,), "torchscript": (_ZIP,), "pickle": (_ZIP, _PICKLE), "keras": (_ZIP, _HDF5), "h5": (_HDF5,),
 }  # fmt: skip
@@ -116,16 +119,19 @@ def damage_of(path: Path, kind: Kind) -> Optional[str]:
 
 
 def _torch_kind(path: Path) -> str:
-    """The kind of a PyTorch file: a TorchScript archive has code/, an exported program archive_format; the rest is a pickle."""
+    """The kind of a PyTorch file: a TorchScript archive has code/, an exported program archive_format; the rest are pickles."""
     import zipfile
 
     if not zipfile.is_zipfile(path):
         return "pickle"
     try:
         with zipfile.ZipFile(path) as archive:
-            inner = [n.partition("/")[2] for n in archive.namelist()]
-    except (OSError, zipfile.BadZipFile):
+            inner = {n.partition("/")[2]: n for n in archive.namelist()}
+            begin = archive.open(inner["data.pkl"]).read(_PICKLE_BEGIN) if "data.pkl" in inner else b""
+    except (OSError, zipfile.BadZipFile, RuntimeError, NotImplementedError):
         return "pickle"
     if "archive_format" in inner:
         return "pt2"
-    return "torchscript" if any(n.startswith("code/") for n in inner) else "pickle"
+    if any(n.startswith("code/") for n in inner):
+        return "torchscript"
+    return "ultralytics" if _ULTRALYTICS in begin else "pickle"

@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, Union
 from edgedla.accuracy.metrics import Metric, metric_of, require_labels
 from edgedla.accuracy.scores.finite import require_finite
 from edgedla.accuracy.scores.judgement import EXCEEDED, NOT_SHOWN, SHOWN
-from edgedla.arguments import typed
+from edgedla.arguments import Progress, typed
 from edgedla.builder import load_artifact
 from edgedla.deployment.budget import Budget
 from edgedla.deployment.candidate import Candidate
@@ -39,7 +39,6 @@ from edgedla.regions.float16_model import note_kept
 #: Samples that show which values FLOAT16 does not hold.
 MOST_SAMPLES = 8
 Say = Callable[[str], None]
-Progress = Callable[[str, int, int], None]
 
 
 @typed

@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
+from edgedla.arguments import Progress
 from edgedla.deployment.budget import Budget, BudgetSpent
 from edgedla.deployment.candidate import WORTH_ACCURACY, Candidate
 from edgedla.deployment.request import APPROXIMATE
@@ -51,7 +52,7 @@ class Trial:
 class Search:
     """One search over the levels of a request. `run` returns the best candidate; `trials` lists the steps."""
 
-    def __init__(self, steps: Steps, budget: Budget, progress: Callable[[str, int, int], None]) -> None:
+    def __init__(self, steps: Steps, budget: Budget, progress: Progress) -> None:
         self.steps, self.request, self.budget = steps, steps.request, budget
         self.trials: List[Trial] = []
         self.first: Optional[Candidate] = None

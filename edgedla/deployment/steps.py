@@ -6,12 +6,13 @@ import json
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
 from edgedla.accuracy.metrics import Metric
 from edgedla.accuracy.plain.float32_model import Turned
+from edgedla.arguments import Progress
 from edgedla.builder import load_artifact
 from edgedla.builder.existing_artifact import computed_by
 from edgedla.deployment.candidate import Candidate
@@ -138,7 +139,7 @@ class Steps:
         }  # fmt: skip
         return self.store.step("place", rests_on, make, f"placing: {name}")
 
-    def quantize(self, model: Path, progress: Callable[[str, int, int], None]) -> Step:
+    def quantize(self, model: Path, progress: Progress) -> Step:
         """INT8 scales by `quantize`, repaired until the metric holds. Files: the folder that `build` takes.
 
         Value: "met", "dead" (groups of channels), "precisions", "devices" (of layers that it moves), "int8_nodes" (on the DLA),

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Dict, FrozenSet, List, Mapping, NamedTuple, Sequence, Tuple, Union
+from typing import Any, Dict, FrozenSet, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
+from edgedla.arguments import Progress
 from edgedla.errors import DataError, EdgedlaError, ModelError
 from edgedla.fixes.apply import Changes, Key, apply_rewrites
 from edgedla.fixes.network.model_file import remove_unused
@@ -54,6 +55,7 @@ def apply_proven(
     approximate: float,
     seeded_weights: bool,
     in_half: bool = False,
+    progress: Optional[Progress] = None,
 ) -> Proven:
     """A copy of the model, rewritten at every site that is not dropped and whose proof holds.
 
@@ -79,7 +81,7 @@ def apply_proven(
             applied = apply_rewrites(Network(after, goal), rewrites, lambda key: key not in banned, record=True).applied  # noqa: B023
             remove_unused(after)
         proofs = prove_sites(
-            base, applied, equality, feeds_of(base, data), data is not None, approximate, seeded=base is not work
+            base, applied, equality, feeds_of(base, data), data is not None, approximate, base is not work, progress
         )
         failed = {a.key: p for a, p in zip(applied, proofs) if p.status == "failed"}
         if not failed:
@@ -107,7 +109,9 @@ def feeds_of(model: Any, data: Union[None, str, Path]) -> Tuple[Mapping[str, np.
     return tuple(synthetic_samples(specs, 1, 1).feeds)
 
 
-def network_proof(done: Proven, data: Union[None, str, Path], approximate: float) -> NetworkProof:
+def network_proof(
+    done: Proven, data: Union[None, str, Path], approximate: float, progress: Optional[Progress] = None
+) -> NetworkProof:
     """The proof of the whole network, on the data or on seeded input; says why if it did not run."""
     (before, after), changes = done.ran, done.changes
     if not changes.applied:
@@ -123,6 +127,8 @@ def network_proof(done: Proven, data: Union[None, str, Path], approximate: float
     feeds = feeds_of(before, data)
     if not feeds:
         return NetworkProof(None, detail="not run: its weights are above 1.5 GB, or an input has open dims")
+    if progress is not None:
+        progress("comparing the networks", 0, 1)
     try:
         proof = prove_network(before, after, feeds, approximate * len(changes.applied), changes.decoder)
     except ModelError as e:

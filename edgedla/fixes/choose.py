@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, Dict, FrozenSet, List, Optional, Sequence, Tuple
 
+from edgedla.arguments import Progress
 from edgedla.fixes.apply import Applied, Key, apply_rewrites
 from edgedla.fixes.judge import Figures, Judge, leaves_dla, value_of
 from edgedla.fixes.network.model_file import outline, remove_unused
@@ -83,6 +84,7 @@ class Chooser:
 
     Args:
         enough: (figures) -> whether the search can stop there; what it would find later is only better.
+        progress: called after each trial; most searches end before the number of trials that it names.
     """
 
     def __init__(
@@ -93,8 +95,10 @@ class Chooser:
         judge: Judge,
         objective: str,
         enough: Callable[[Figures], bool] = lambda after: False,
+        progress: Optional[Progress] = None,
     ) -> None:
         self.model = model
+        self._progress = progress
         self._enough = enough
         self._before = Figures()
         self.goal, self.rewrites, self.judge, self.objective = goal, tuple(rewrites), judge, objective
@@ -198,6 +202,8 @@ class Chooser:
             model, applied = self._rewritten(dropped)
             self._seen[dropped] = (self.judge.figures(outline(model)), applied)
             self._loadables[dropped] = self._loadables_of(applied)
+            if self._progress is not None:
+                self._progress("choosing rewrites", len(self._seen), self._most)
         return self._seen[dropped]
 
     def _loadables_of(self, applied: Sequence[Applied]) -> Dict[Key, Optional[int]]:

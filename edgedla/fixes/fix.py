@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
-from edgedla.arguments import typed
+from edgedla.arguments import Progress, typed
 from edgedla.errors import UsageError
 from edgedla.fixes.account import (
     fixed_sites,
@@ -75,6 +75,7 @@ def fix(
     power_mode: Optional[str] = None,
     opset: Optional[int] = None,
     embed_preprocess: Optional[Embedded] = None,
+    progress: Optional[Progress] = None,
 ) -> FixResult:
     """Rewrites a model so that more of it runs on the DLA; each rewrite is proven equal and chosen by predicted cost.
 
@@ -95,6 +96,7 @@ def fix(
         embed_preprocess: mean, std and colour order to put into the model, which then takes pixel values.
         opset: operator set to convert the model to first, if the target's parser needs an older one. A model in an operator set
             before 11 is always converted to 13.
+        progress: called with (phase, done, of) while rewrites are chosen and proven.
 
     Raises:
         UsageError: an unknown target, precision, objective or rewrite.
@@ -107,9 +109,7 @@ def fix(
     objective = one_of("objective", objective, OBJECTIVES)
     if not 0.0 <= approximate < 1.0:
         raise UsageError(f"an error of {approximate}", where="approximate", allowed="0 to below 1, relative L2")
-    if data is not None and not prove:
-        raise UsageError("without proofs nothing reads it", where="data", allowed="with proofs")
-    require_samples(data)
+    require_samples(data, prove)
     source = _path_of(model)
     changes_outputs = purpose != "hybrid" if change_outputs is None else change_outputs
     goal = Goal(precision, changes_outputs, approximate, platform.release.trt, platform.module.chip)
@@ -123,12 +123,14 @@ def fix(
     layers_before, begun = placed_layers(judge), (*untrained_notes(judge), *opened.notes)
     interface = (*opened.interface, *_embedded(work, embed_preprocess, goal, prove))
     folded = fold_constants(work)
-    choice = Chooser(work, goal, rewrites, judge, objective).choose()
-    done = apply_proven(work, goal, rewrites, choice.dropped, prove, data, approximate, seeded_weights, opened.in_half)
+    choice = Chooser(work, goal, rewrites, judge, objective, progress=progress).choose()
+    done = apply_proven(
+        work, goal, rewrites, choice.dropped, prove, data, approximate, seeded_weights, opened.in_half, progress
+    )
     fixed, changes = done.model, done.changes
     after = judge.figures(outline(fixed), with_gpu=True)
     layers_after = placed_layers(judge)
-    network = network_proof(done, data, approximate) if prove else NetworkProof(None, detail="not asked for")
+    network = network_proof(done, data, approximate, progress) if prove else NetworkProof(None, detail="not asked for")
     interface += tuple(a.new_interface for a in changes.applied if a.new_interface)
     outputs = write_metadata(fixed, changes, interface, source, gpu_alone)
     checked(fixed)

@@ -95,7 +95,9 @@ def require_opset(work: Any, source: str) -> None:
         )
 
 
-def require_samples(data: Union[None, str, Path]) -> None:
-    """Refuses a wrong path of samples, even if nothing is rewritten and no proof needs them."""
+def require_samples(data: Union[None, str, Path], prove: bool) -> None:
+    """Refuses samples without proofs, and a wrong path of samples, even if nothing is rewritten and no proof needs them."""
+    if data is not None and not prove:
+        raise UsageError("without proofs nothing reads it", where="data", allowed="with proofs")
     if data is not None:
         sample_files(data)

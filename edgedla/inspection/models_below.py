@@ -120,4 +120,6 @@ def _nothing(folder: str, below: ModelsBelow, hidden: List[str]) -> ModelError:
             f"a folder without any {ENDING} file except what edgedla wrote", where=folder, hint="\n  ".join(hints)
         )
     hint = f"folders whose names begin with a dot are not searched: {hidden[0]}" if hidden else None
+    if os.path.isfile(os.path.join(folder, "config.json")):
+        hint = "weights of Hugging Face have no graph: optimum-cli export onnx --model FOLDER OUT writes it"
     return ModelError(f"a folder without any {ENDING} file", where=folder, hint=hint)

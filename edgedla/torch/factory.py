@@ -75,6 +75,8 @@ def onnx_of_factory(
 
     model = to_onnx(module, dict(zip(names, args)))
     model.producer_name = PRODUCER
+    if library:
+        model.graph.name = library[2]
     return bytes(model.SerializeToString())
 
 
@@ -83,8 +85,11 @@ def _of_library(text: str, match: Any, torch: Any) -> Any:
     library, name = match[1].partition(".")[0], match[2]
     try:
         package = importlib.import_module(library)
-    except ImportError as e:
-        raise EnvironmentMissing(f"{library} is not installed", where=text, hint=f"pip install {library}") from e
+    except Exception as e:
+        # Not only where it is missing: made for another PyTorch, it fails.
+        raise EnvironmentMissing(
+            f"cannot import {library}: {e}", where=text, hint=f"pip install torch {library}"
+        ) from e
     models = package if library == "timm" else package.models
     known = models.list_models()
     plain = name.partition(".")[0] if library == "timm" else name.lower()

@@ -111,9 +111,8 @@ for verb in VERBS:
 
 
 def test_help_survives_without_docstrings() -> None:
-    plain, stripped = (
-        subprocess.run([sys.executable, *options, "-c", ALL_HELP], capture_output=True, text=True, check=True).stdout
-        for options in ((), ("-OO",))
-    )
-    assert "Say which layers of ONNX models run on the DLA" in plain
-    assert stripped == plain
+    stripped = subprocess.run(
+        [sys.executable, "-OO", "-c", ALL_HELP], capture_output=True, text=True, check=True
+    ).stdout
+    said = " ".join(stripped.split())
+    assert all(f" {line} " in said for _, line in VERBS.values())

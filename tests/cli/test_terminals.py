@@ -65,7 +65,7 @@ def test_no_color_disables_styles_and_a_dumb_terminal_gets_no_escapes(words: Lis
 def test_a_terminal_gets_styles_and_lines_of_its_width(folder: Path) -> None:
     said = on_a_terminal(COMMANDS[0], folder, COLUMNS="50")
     assert "\x1b[1m" in said
-    plain = re.sub("\x1b\\[[0-9;]*m", "", said)
+    plain = re.sub("\x1b\\[[0-9;]*[mK]", "", said)
     assert max(len(line) for line in plain.splitlines()) <= 50
 
 
@@ -97,13 +97,21 @@ def test_prose_of_every_command_fits_a_terminal_and_a_document_stays_one(folder:
     assert max(map(len, document.splitlines())) > 40
 
 
-def test_a_message_during_a_progress_bar_is_printed_above_it(folder: Path) -> None:
+def test_a_message_takes_the_place_of_the_line_which_comes_back(folder: Path) -> None:
     code = (
-        "from edgedla.cli.accuracy.progress import progress_bar, say\n"
-        "with progress_bar() as show:\n    show('phase', 1, 2)\n    say('a line')\n"
+        "import sys, time\n"
+        "from edgedla.cli.output import echo, say\n"
+        "from edgedla.cli.terminal import waiting\n"
+        "waiting.AFTER_S = waiting.EVERY_S = 1e-3\n"
+        "with waiting.waiting('reading') as work:\n"
+        "    for phase, tell in ('one', say), ('two', echo):\n"
+        "        work.show(phase, 1, 3)\n        time.sleep(0.5)\n        tell(f'after {phase}')\n"
     )
     said = on_a_terminal(["-c", code], folder, PROGRAM[:1])
-    assert "\r\x1b[2Ka line\r\n" in said
+    # The line may be drawn once more before the next phase begins.
+    again = r"\r\n(\r\x1b\[Kone: 1 of 3, \d s)*\r\x1b\[Ktwo: 1 of 3, \d s"
+    assert re.search(r"\x1b\[Kone: 1 of 3, \d s\r\x1b\[Kafter one" + again, said)
+    assert re.search(r"\x1b\[Kafter two\r\n(\r\x1b\[K.*)?$", said)
 
 
 #: edgedla with a line that appears at once.
@@ -122,9 +130,9 @@ LATER = AT_ONCE.replace("1e-3", "1e9")
     [
         (["check", "net.onnx", "other.onnx"], r"checking: [012] of 2, \d+ s"),
         (["check", "net.onnx", "--compare", "orin-nx,xavier-nx"], r"checking: [012] of 2, \d+ s"),
-        (["place", "net.onnx"], r"placing, at most 10 s of processor time: \d+ s"),
+        (["place", "net.onnx"], r"placing: \d+ s, at most \d+ s of processor time left"),
         pytest.param(
-            ["fix", "net.onnx", "--dry-run"], r"choosing rewrites by predicted cost, proving each: \d+ s",
+            ["fix", "net.onnx", "--dry-run"], r"(choosing|proving) rewrites: \d+ of \d+, \d+ s",
             marks=pytest.mark.skipif(sys.version_info < (3, 10), reason="fix needs Python 3.10"),
         ),
     ],
@@ -145,6 +153,29 @@ def test_a_long_command_says_what_it_does_and_clears_its_line(words: List[str], 
 def test_the_time_left_is_told_where_it_is_known() -> None:
     from edgedla.cli.terminal.waiting import progress
 
-    assert progress("checking", 9.0, 3, 12) == "checking: 3 of 12, 9 s, about 27 s left"
+    assert progress("checking", 9.0, 3, 12, 27.4) == "checking: 3 of 12, 9 s, about 27 s left"
     assert progress("checking", 2.4, 0, 12) == "checking: 0 of 12, 2 s"
     assert progress("placing", 4.0, 0, 1) == "placing: 4 s"
+    assert progress("placing", 4.0, 0, 1, None, 6.2) == "placing: 4 s, at most 6 s of processor time left"
+    assert progress("placing", 14.0, 0, 1, None, -3.0) == "placing: 14 s, at most 0 s of processor time left"
+
+
+def test_the_time_left_is_that_of_the_phase_at_its_pace(monkeypatch: pytest.MonkeyPatch) -> None:
+    from edgedla.cli.terminal import waiting
+
+    now = [100.0]
+    monkeypatch.setattr(waiting.time, "monotonic", lambda: now[0])
+    work = waiting.Work("checking", 4)
+    now[0] += 9
+    assert work.left_s() is None, "nothing is done yet"
+    work.done += 1
+    assert work.left_s() == 27
+    # Two are there from a run before: the four others took 8 s.
+    work.show("sweeping", 2, 10)
+    now[0] += 8
+    assert work.left_s() is None
+    work.show("sweeping", 6, 10)
+    assert work.left_s() == 8
+    for done, of in ((10, 10), (12, 10)):
+        work.show("sweeping", done, of)
+        assert work.left_s() is None, "a search may take more trials than it named"

@@ -41,6 +41,17 @@ def archive(path: Path, *names: str) -> Path:
     return path
 
 
+def checkpoint(path: Path) -> Path:
+    """A file that begins as Ultralytics' do; what it holds cannot be loaded."""
+    with zipfile.ZipFile(path, "w") as z:
+        z.writestr(
+            "yolo/data.pkl",
+            b"\x80\x02}q\x00(X\x05\x00\x00\x00modelq\x01cultralytics.nn.tasks\nDetectionModel\nq\x02)\x81q\x03u.",
+        )
+        z.writestr("yolo/version", "3")
+    return path
+
+
 class Bomb:
     def __reduce__(self) -> Any:
         return (pytest.fail, ("the pickle was loaded",))
@@ -55,6 +66,7 @@ def test_forms_are_detected_by_name_and_first_bytes(tmp_path: Path) -> None:
         "pt2": tmp_path / "a.pt2",
         "torchscript": archive(tmp_path / "a.pt", "code/x.py", "data.pkl"),
         "pickle": tmp_path / "weights.pth",
+        "ultralytics": checkpoint(tmp_path / "yolo.pt"),
         "savedmodel": tmp_path / "saved",
         "graphdef": tmp_path / "a.pb",
         "keras": tmp_path / "a.KERAS",
@@ -481,3 +493,65 @@ def _runs(process: int) -> bool:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):
         return False
+
+
+@pytest.mark.skipif(find_spec("ultralytics") is not None, reason="Ultralytics is installed")
+def test_a_checkpoint_without_ultralytics_says_what_to_install(tmp_path: Path) -> None:
+    with pytest.raises(EnvironmentMissing, match="a checkpoint of Ultralytics needs ultralytics") as told:
+        edgedla.convert(checkpoint(tmp_path / "yolo.pt"))
+    assert "pip install ultralytics" in str(told.value.hint)
+    assert "AGPL" in str(told.value.hint)
+
+
+@pytest.fixture(scope="module")
+def yolo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A network of Ultralytics' with random weights, saved as its training does; in a process of its own, as everywhere."""
+    if find_spec("ultralytics") is None:
+        pytest.skip("Ultralytics is not installed: pip install ultralytics")
+    folder = tmp_path_factory.mktemp("yolo")
+    make = "from ultralytics import YOLO; YOLO('yolo11n.yaml').save('yolo11n.pt')"
+    env = {**os.environ, "YOLO_OFFLINE": "true", "YOLO_CONFIG_DIR": str(folder)}
+    subprocess.run([sys.executable, "-c", make], cwd=folder, check=True, capture_output=True, env=env)
+    return folder / "yolo11n.pt"
+
+
+def test_a_checkpoint_of_ultralytics_is_checked_by_its_name(yolo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(yolo.parent / "cache"))
+    before = sorted(yolo.parent.iterdir())
+    made = edgedla.convert(yolo, shapes={"": (1, 3, 160, 128)})
+    assert made.within
+    assert [d.dim_value for d in onnx.load_from_string(made.model).graph.input[0].type.tensor_type.shape.dim] == [
+        1,
+        3,
+        160,
+        128,
+    ]
+    assert sorted(yolo.parent.iterdir()) == before, "nothing is written beside the user's file"
+    assert edgedla.check(as_onnx(yolo), target="orin-nx-16gb").layers
+
+
+@pytest.mark.parametrize(
+    ("global_", "argument"),
+    [
+        ("posix system", "true"),
+        ("ultralytics.nn.tasks DetectionModel", "a.yaml"),
+        ("ultralytics.utils.checks check_requirements", "a"),
+    ],
+)
+def test_a_checkpoint_that_would_run_code_is_refused(yolo: Path, global_: str, argument: str, tmp_path: Path) -> None:
+    call = (
+        b"c"
+        + global_.replace(" ", "\n").encode()
+        + b"\n(X"
+        + bytes([len(argument)])
+        + b"\0\0\0"
+        + argument.encode()
+        + b"tR\x86."
+    )
+    with zipfile.ZipFile(yolo) as good, zipfile.ZipFile(tmp_path / "bad.pt", "w") as bad:
+        for name in good.namelist():
+            data = good.read(name)
+            bad.writestr(name, data[:-1] + call if name.endswith("data.pkl") else data)
+    with pytest.raises(ModelError, match=f"more than a network: {global_.replace(' ', '.')}") as told:
+        edgedla.convert(tmp_path / "bad.pt")
+    assert "--trust" in str(told.value.hint)

@@ -94,6 +94,17 @@ def test_a_squeeze_excite_network_becomes_one_loadable(opset):
     np.testing.assert_allclose(run(fixed), run(model), rtol=1e-4, atol=1e-6)
 
 
+def test_the_caller_learns_how_far_it_is():
+    told = []
+    edgedla.fix(squeeze_excite(), target="orin-nx-16gb", progress=lambda *step: told.append(step))
+    phases = list(dict.fromkeys(phase for phase, _, _ in told))
+    assert phases == ["choosing rewrites", "proving rewrites", "comparing the networks"]
+    for phase in phases[:2]:
+        done = [n for name, n, _ in told if name == phase]
+        assert done == list(range(1, len(done) + 1))
+    assert told[-2][1] == told[-2][2], "all sites are proven"
+
+
 def test_fix_treats_an_open_batch_as_check_does():
     model = squeeze_excite()
     for port in (model.graph.input[0], model.graph.output[0]):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import re
+import textwrap
 from pathlib import Path
 from typing import Dict, Iterator, List, Tuple
 
@@ -66,6 +68,17 @@ def imported(path: Path) -> Iterator[Tuple[int, str]]:
             argument = node.args[0]
             if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
                 yield node.lineno, argument.value
+
+
+def test_contributors_read_the_same_order(request: pytest.FixtureRequest) -> None:
+    """CONTRIBUTING.md shows ORDER; --update-golden writes it there."""
+    page = PACKAGE.parent / "CONTRIBUTING.md"
+    block = re.compile(r"(?<=`tests/project/test_import_order.py`:\n\n  ```\n)(.*?)(?=\n  ```)", re.S)
+    shown = textwrap.fill(" < ".join(ORDER), 120, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False)
+    text = page.read_text(encoding="utf-8")
+    if request.config.getoption("--update-golden"):
+        page.write_text(block.sub(shown, text), encoding="utf-8")
+    assert block.findall(page.read_text(encoding="utf-8")) == [shown]
 
 
 def _is_import_call(node: ast.AST) -> bool:

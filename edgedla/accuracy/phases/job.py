@@ -9,6 +9,7 @@ from edgedla.accuracy.measured_outputs import measured_outputs
 from edgedla.accuracy.plain.before_plugins import front_note
 from edgedla.accuracy.plain.float32_model import Turned
 from edgedla.accuracy.request import QuantizeRequest
+from edgedla.arguments import Progress
 from edgedla.errors import UsageError
 from edgedla.frozen import dataclass, field, replace
 from edgedla.graph import LayerGraph
@@ -20,8 +21,6 @@ from edgedla.regions import CheckReport
 from edgedla.targets import Platform
 
 Say = Callable[[str], None]
-#: Called with (phase, done, of).
-Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)

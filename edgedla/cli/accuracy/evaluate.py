@@ -9,12 +9,12 @@ from typing import Any, Dict, Optional
 import click
 
 from edgedla.cli.accuracy.metric_options import DropType, chosen_metric, classes_option, metric_options
-from edgedla.cli.accuracy.progress import progress_bar
 from edgedla.cli.arguments.option import option
 from edgedla.cli.arguments.preprocess import preprocess_options, preprocess_settings
 from edgedla.cli.arguments.shapes import ShapesType
 from edgedla.cli.options import memory_option
 from edgedla.cli.output import deliver
+from edgedla.cli.terminal.waiting import waiting
 from edgedla.errors import NOT_SHOWN_CODE, UsageError
 
 
@@ -82,6 +82,5 @@ def _evaluated(opened: Any, other: Any, metric: Any, data: str, given: Dict[str,
         agreed(made_for, pictures.to_dict(), "--preprocess")
     require_pictures(data, pictures, given["classes"])
     samples = open_samples(data, opened.inputs, made_for or pictures, given["limit"], given["classes"])
-    with progress_bar() as bar:
-        show = None if bar is None else (lambda done, of, bar=bar: bar("evaluating", done, of))
-        return run(opened, samples, metric, other, show, given["max_drop"])
+    with waiting("reading the model") as work:
+        return run(opened, samples, metric, other, partial(work.show, "evaluating"), given["max_drop"])

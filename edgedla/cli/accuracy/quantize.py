@@ -8,12 +8,12 @@ from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
 import click
 
 from edgedla.cli.accuracy.metric_options import DropType, chosen_metric, classes_option, metric_options
-from edgedla.cli.accuracy.progress import progress_bar, say
 from edgedla.cli.arguments.models import as_file
 from edgedla.cli.arguments.option import given_options, option
 from edgedla.cli.arguments.preprocess import preprocess_options, preprocess_settings
 from edgedla.cli.options import memory_option, platform_options, shape_options
-from edgedla.cli.output import deliver, echo
+from edgedla.cli.output import deliver, echo, say
+from edgedla.cli.terminal.waiting import waiting
 from edgedla.errors import NOT_SHOWN_CODE, UsageError
 from edgedla.vocabulary import CALIBRATION_METHODS, LEAST_CHANNEL_DB, QDQ_FORMS
 
@@ -124,8 +124,8 @@ def quantize(model: str, out: Optional[str], data: Optional[str], holdout: Optio
     }  # fmt: skip
     same = {f.name: given[f.name] for f in fields(QuantizeRequest) if f.name in given}
     request = QuantizeRequest(**{**same, **named})
-    with progress_bar() as progress:
-        result = run(model, data, request, holdout=holdout, absmax=absmax, say=say, progress=progress)
+    with waiting("reading the model") as work:
+        result = run(model, data, request, holdout=holdout, absmax=absmax, say=say, progress=work.show)
     if cache is not None:
         result = replace(result, notes=(*cache.notes, *result.notes))
     if out is not None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from edgedla.targets import Platform
 
 #: Forms that people read: they hold the predicted cost without --cost.
-COSTED_FORMS = ("text", "markdown", "html", "csv", "sarif")
+COSTED_FORMS = ("text", "markdown", "html", "csv", "sarif", "junit")
 
 
 class CheckRequest:

@@ -141,7 +141,7 @@ class Gate:
             if isinstance(u.error, ModelRefused)
         ]
         answers = baselines.against(held, reports, refused)
-        self.said += baselines.lines(held, answers, rules)
+        self.said += baselines.lines(held, answers, rules, self.update)
         if self.update:
             for file, report in reports.items():
                 held.put(file, baselines.place_of(report), standing_of(report))

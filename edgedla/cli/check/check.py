@@ -117,7 +117,7 @@ def check(models: Tuple[str, ...], **given: Any) -> int:
     broken: List[Tuple[str, ModelError]] = []
     most = request.costed_layers([form for form, _ in targets], gate.needs_cost)
     next_is_shown = _shows_next(targets, given, len(sources))
-    with waiting("checking", len(sources)) as one_done:
+    with waiting("checking", len(sources)) as work:
         for source in sources:
             try:
                 report = request.report(source, place, most, any(form == "html" for form, _ in targets))
@@ -130,7 +130,7 @@ def check(models: Tuple[str, ...], **given: Any) -> int:
                 broken.append((source.file, e))
             except ModelError as e:
                 broken.append((source.file, request.refusal(e, source, place) if next_is_shown else e))
-            one_done()
+            work.done += 1
     # One broken file among several does not hide the answers of the others, but it decides the exit code.
     unchecked = request.unchecked(broken, place)
     code, known = gate.exit_code(reports, unchecked, mode)

@@ -123,7 +123,7 @@ def _table(
         platform = platform_for(**where)
         columns.append(column_at(platform, place.get("precision") or request.precision_on(platform), label))
     rows, names = [], []
-    with waiting("checking", len(sources) * len(places)) as one_done:
+    with waiting("checking", len(sources) * len(places)) as work:
         for source in sources:
             cells: List[Cell] = []
             name = file = shown_file(source.file)
@@ -134,7 +134,7 @@ def _table(
                     name = report.model
                 except ModelError as e:
                     cells.append(Cell(None, without_passwords(e)))
-                one_done()
+                work.done += 1
             rows.append((file, tuple(cells)))
             names.append(name)
     files = [file for file, _ in rows]

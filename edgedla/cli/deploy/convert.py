@@ -11,6 +11,7 @@ from edgedla.cli.arguments.option import option
 from edgedla.cli.arguments.shapes import ShapesType
 from edgedla.cli.options import platform_options
 from edgedla.cli.output import echo, require_apart
+from edgedla.cli.terminal.waiting import waiting
 
 
 @click.command()
@@ -61,16 +62,17 @@ from edgedla.cli.output import echo, require_apart
 def convert(source: str, out: str, output_format: str, fail_on: str, **given: Any) -> int:
     """Convert a model of another framework to ONNX for the target's parser, and compare both on seeded input.
 
-    Takes torch.export programs (.pt2), TorchScript, pickled modules, TensorFlow SavedModels and frozen graphs (.pb), .keras,
-    .h5, .tflite and Paddle's .pdmodel. A quantised TFLite model becomes an FP32 network with its scales in a file beside it
-    (.scales.cache), or with Q/DQ nodes for TensorRT 11. A separate process loads the source. Needs the framework and ONNX
-    Runtime.
+    Takes torch.export programs (.pt2), TorchScript, checkpoints of Ultralytics (by their own exporter), pickled modules,
+    TensorFlow SavedModels and frozen graphs (.pb), .keras, .h5, .tflite and Paddle's .pdmodel. A quantised TFLite model becomes
+    an FP32 network with its scales in a file beside it (.scales.cache), or with Q/DQ nodes for TensorRT 11. A separate process
+    loads the source. Needs the framework and ONNX Runtime.
     """
     require_apart("-o", out)
     from edgedla.conversion.convert import convert as run
     from edgedla.conversion.converted import cache_path
 
-    made = run(source, **given)
+    with waiting("converting"):
+        made = run(source, **given)
     made.save(out)
     if output_format == "json":
         echo(json.dumps({**made.to_dict(), "written": out}, indent=1))

@@ -10,13 +10,13 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence
 import click
 
 from edgedla.cli.accuracy.metric_options import DropType, metric_options
-from edgedla.cli.accuracy.progress import progress_bar
 from edgedla.cli.arguments.models import as_file
 from edgedla.cli.arguments.option import option
 from edgedla.cli.arguments.preprocess import preprocess_options, preprocess_settings
 from edgedla.cli.deploy.sizes import SizesType
 from edgedla.cli.options import memory_option, platform_options
-from edgedla.cli.output import echo
+from edgedla.cli.output import echo, say
+from edgedla.cli.terminal.waiting import waiting
 from edgedla.errors import NOT_SHOWN_CODE, UsageError
 
 FORMATS = ("text", "json", "markdown", "html")
@@ -144,12 +144,10 @@ def deploy(model: str, out: str, **given: Any) -> int:
         check_sizes(model, requests)
     for request in requests:
         folder = out if len(requests) == 1 else os.path.join(out, size_name(request.shapes))
-        with progress_bar() as bar:
-            deployment = run(
-                model, folder, request=request, fresh=fresh, progress=bar, say=lambda line: echo(line, err=True)
-            )
+        with waiting("deploying") as work:
+            deployment = run(model, folder, request=request, fresh=fresh, progress=work.show, say=say)
         for path in deployment.files(deployment.folder):
-            echo(f"written {path}", err=True)
+            say(f"written {path}")
         echo(render_deployment(deployment, output_format), nl=False)
         codes.append(0 if deployment.accepted else NOT_SHOWN_CODE if deployment.not_shown else 1)
     # "No" for one size is the answer for all.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
@@ -11,7 +11,7 @@ import click
 
 from edgedla.cli.arguments.option import option
 from edgedla.cli.output import echo
-from edgedla.cli.terminal.screen import is_screen
+from edgedla.cli.terminal.waiting import waiting
 from edgedla.errors import ModelError, UsageError
 from edgedla.vocabulary import CHECK_MODES, PRECISIONS, one_of
 
@@ -130,17 +130,18 @@ def sweep(
     _require_writable(outputs, folder)
     if given["fresh"]:
         Journal(journal).remove()
-    rows = run_sweep(
-        tasks,
-        limits=Limits(
-            given["timeout"], given["memory"], PAGES if folder else None, str(folder.absolute()) if folder else None
-        ),
-        engine=given["engine"],
-        jobs=given["jobs"],
-        journal=journal,
-        retry_failed=given["retry_failed"],
-        progress=_Bar(given["quiet"]).show,
-    )
+    with nullcontext() if given["quiet"] else waiting("reading") as work:
+        rows = run_sweep(
+            tasks,
+            limits=Limits(
+                given["timeout"], given["memory"], PAGES if folder else None, str(folder.absolute()) if folder else None
+            ),
+            engine=given["engine"],
+            jobs=given["jobs"],
+            journal=journal,
+            retry_failed=given["retry_failed"],
+            progress=lambda done, total, row: None if work is None else work.show("checking", done, total),
+        )
     for output in outputs:
         _write(Path(output), rows, folder)
     failed = [row for row in rows if row["status"] in (*FAILED, "model-error")]
@@ -253,23 +254,3 @@ def _summary(rows: Sequence[Row], outputs: Sequence[str]) -> str:
         counts[row["status"]] = counts.get(row["status"], 0) + 1
     by_status = ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
     return f"{len(rows)} row{'s' * (len(rows) != 1)} ({by_status}): {', '.join(outputs)}"
-
-
-class _Bar:
-    """A progress bar on a terminal, nothing elsewhere."""
-
-    def __init__(self, quiet: bool) -> None:
-        self._bar: Any = None
-        self._on = not quiet and is_screen(sys.stderr)
-
-    def show(self, done: int, total: int, row: Optional[Row]) -> None:
-        if not self._on:
-            return
-        if self._bar is None:
-            self._bar = click.progressbar(length=total, file=sys.stderr, show_pos=True)
-            self._bar.__enter__()
-            self._bar.update(done)
-        elif row is not None:
-            self._bar.update(1)
-        if done == total:
-            self._bar.__exit__(None, None, None)

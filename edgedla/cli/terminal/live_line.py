@@ -4,59 +4,33 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import sys
-import threading
 import time
-from typing import Any, Callable, Dict, Iterator, Optional, TextIO, Tuple
+from typing import Any, Callable, Dict, Iterator, TextIO, Tuple
 
-from edgedla.cli.terminal.screen import CLEAR, is_screen
+from edgedla.cli.terminal.screen import is_screen
+from edgedla.cli.terminal.waiting import drawn, in_its_place
 from edgedla.text.printable import printable_text
 
 EVERY_S = 0.5
-#: Columns assumed where the terminal does not report them.
-WIDTH = 80
 
 
 @contextlib.contextmanager
-def live_line(
-    summary: Callable[[], Dict[str, Any]], stream: Optional[TextIO] = None, every_s: float = EVERY_S
-) -> Iterator[None]:
-    """Keeps the line on the terminal until the block ends; does nothing if the stream is no terminal.
-
-    Args:
-        summary: of the pipeline. stream: stderr by default, so that results on stdout stay clean.
-    """
-    out = sys.stderr if stream is None else stream
-    if not is_screen(out):
+def live_line(summary: Callable[[], Dict[str, Any]], every_s: float = EVERY_S) -> Iterator[None]:
+    """Keeps the pipeline's line on the terminal until the block ends, and log lines above it; nothing if stderr is no terminal."""
+    if not is_screen(sys.stderr):
         yield
         return
-    stop = threading.Event()
-    lock = threading.Lock()
-    rates = Rates()
-
-    def draw() -> None:
-        while not stop.wait(every_s):
-            with contextlib.suppress(OSError, ValueError), lock:
-                out.write(CLEAR + line(summary(), rates, os.get_terminal_size(out.fileno()).columns or WIDTH))
-                out.flush()
-
-    above = _Above(out, lock)
-    log, propagate = logging.getLogger("edgedla"), logging.getLogger("edgedla").propagate
+    rates, log = Rates(), logging.getLogger("edgedla")
+    above, propagate = _Above(sys.stderr), log.propagate
     log.addHandler(above)
     log.propagate = False
-    thread = threading.Thread(target=draw, name="edgedla-live", daemon=True)
-    thread.start()
     try:
-        yield
+        with drawn(lambda width: line(summary(), rates, width), every_s, every_s):
+            yield
     finally:
-        stop.set()
-        thread.join(2)
         log.removeHandler(above)
         log.propagate = propagate
-        with contextlib.suppress(OSError, ValueError), lock:
-            out.write(CLEAR)
-            out.flush()
 
 
 class Rates:
@@ -101,12 +75,10 @@ def line(summary: Dict[str, Any], rates: Rates, width: int) -> str:
 class _Above(logging.StreamHandler):
     """Prints log lines above the live line, which is then drawn again."""
 
-    def __init__(self, stream: TextIO, lock: threading.Lock) -> None:
+    def __init__(self, stream: TextIO) -> None:
         super().__init__(stream)
         self.setLevel(logging.WARNING)
-        self._line = lock
 
     def emit(self, record: logging.LogRecord) -> None:
-        with self._line:
-            self.stream.write(CLEAR)
+        with in_its_place():
             super().emit(record)

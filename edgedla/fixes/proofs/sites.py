@@ -14,6 +14,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
+from edgedla.arguments import Progress
 from edgedla.errors import EdgedlaError, EnvironmentMissing, ModelError
 from edgedla.fixes.apply import Applied, Fragment
 from edgedla.fixes.decoder import decoded
@@ -39,6 +40,7 @@ def prove_sites(
     data_given: bool,
     approximate: float = 0.0,
     seeded: bool = False,
+    progress: Optional[Progress] = None,
 ) -> Tuple[Proof, ...]:
     """A proof for each site, in order; over several feeds the worst counts.
 
@@ -53,7 +55,7 @@ def prove_sites(
     """
     worst: List[Optional[Proof]] = [None] * len(applied)
     last_read = {name: i for i, site in enumerate(applied) if site.fragment for name in site.fragment.inputs}
-    for feed in feeds or ({},):
+    for turn, feed in enumerate(feeds or ({},)):
         values, budget = _values(model, applied, feed), Budget(_drawn_bytes(model))
         for i, site in enumerate(applied):
             proof = _prove(site, values, equality_of[site.rewrite], approximate, bool(feeds), data_given, budget)
@@ -63,6 +65,8 @@ def prove_sites(
                 proof = replace(proof, detail="on seeded weights")
             earlier = worst[i]
             worst[i] = proof if earlier is None else worse(earlier, proof)
+            if progress is not None:
+                progress("proving rewrites", turn * len(applied) + i + 1, max(len(feeds), 1) * len(applied))
     return tuple(p for p in worst if p is not None)
 
 

@@ -23,7 +23,7 @@ HASH_CHUNK_BYTES = 1 << 20
 MAX_NODES_AND_INPUTS = 500_000
 
 #: Why a file may not be readable.
-DAMAGED = "the file is cut off, damaged, or not an ONNX model"
+DAMAGED = "the file is cut off, damaged, or not an ONNX model; weights alone (.safetensors, .bin) have no graph"
 
 #: First bytes of files that are not ONNX models -> what the file is and what to do.
 SIGNATURES: Tuple[Tuple[bytes, str], ...] = (

@@ -128,13 +128,14 @@ def _answer(baseline: Baseline, file: str, where: str, now: Standing, sources: M
     return Answer(file, where, before is not None, Change((), ()) if before is None else change(before, now, sources))
 
 
-def lines(baseline: Baseline, answers: Sequence[Answer], rules_version: str) -> List[str]:
-    """What the answers say, a line each; a model that stands as before gets none."""
+def lines(baseline: Baseline, answers: Sequence[Answer], rules_version: str, update: bool = False) -> List[str]:
+    """What the answers say, a line each; a model that stands as before gets none. `update`: the file takes them over."""
+    missing = f"is now in {baseline.path}" if update else f"is not in {baseline.path}; --update-baseline adds it"
     text: List[str] = []
     for answer in answers:
         who = f"{answer.file} on {answer.place}"
         if not answer.known:
-            text.append(f"new: {who} is not in {baseline.path}; --update-baseline adds it")
+            text.append(f"new: {who} {missing}")
         text += [f"worse: {who}: {sentence}" for sentence in answer.change.worse]
         text += [f"better: {who}: {sentence}" for sentence in answer.change.better]
     if any(answer.change.worse for answer in answers) and baseline.rules_version not in ("", rules_version):
