@@ -7,6 +7,7 @@ import gc
 import importlib
 import io
 import os
+import signal
 import sys
 import time
 from typing import Any, List, Optional, Tuple
@@ -186,6 +187,9 @@ def run(args: Optional[List[str]] = None) -> None:
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     # A guarded command is a process of its own, whose processor time begins at 0.
     code = exit_code_of(args, -before_s if os.getpid() != pid else 0.0)
+    if hasattr(signal, "SIGHUP") and callable(signal.getsignal(signal.SIGHUP)):
+        # A pipeline asked to read its file again, in its last moments, ended well: Python would give the signal its own action back.
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
     # The process ends: one more garbage collection over a large model's values would be a waste.
     gc.freeze()
     sys.exit(code)

@@ -122,6 +122,9 @@ def run(
     from edgedla.runtime.pipeline.reading import read_labels
 
     is_file = pipeline.lower().endswith((".yaml", ".yml"))
+    if is_file and hasattr(signal, "SIGHUP"):
+        # It asks to read the file again; before that is possible, and in the last moments, it must not end the process.
+        signal.signal(signal.SIGHUP, lambda *_: None)
     if not os.path.exists(pipeline):
         raise DocumentError("no such file or folder", where=pipeline)
     if not is_file and not os.path.isdir(pipeline) and not is_engine(Path(pipeline)):
@@ -191,8 +194,7 @@ def _run(read: Callable[[], PipelineConfig], file: str, title: str) -> Dict[str,
         if file:
             reloader = stack.enter_context(reloading(Reloader(parts, read, (file,))))
             if hasattr(signal, "SIGHUP"):
-                before = signal.signal(signal.SIGHUP, lambda *_: reloader.ask())
-                stack.callback(signal.signal, signal.SIGHUP, before)
+                signal.signal(signal.SIGHUP, lambda *_: reloader.ask())
 
         def end(*_: Any) -> None:
             # The second Ctrl-C does not wait.

@@ -8,12 +8,13 @@ import os
 import stat
 import sys
 from pathlib import Path
-from typing import Any, BinaryIO, Iterator, List, Sequence, Tuple, Union
+from typing import Any, BinaryIO, Iterable, Iterator, List, Sequence, Tuple, Union
 
 from edgedla.errors import EnvironmentMissing, UsageError, current_folder_is_gone, from_os_error
 from edgedla.io.left_files import sweep
 
 PathLike = Union[str, "os.PathLike[str]"]
+Content = Union[bytes, str, Iterator[bytes]]
 #: Windows has no such flags.
 _NOFOLLOW, _NONBLOCK = getattr(os, "O_NOFOLLOW", 0), getattr(os, "O_NONBLOCK", 0)
 #: Of a name of up to 255 bytes, so much stands in the name of its partial file.
@@ -22,8 +23,8 @@ MOST_NAME = 50
 _LITTLE_BYTES = 4 << 20
 
 
-def write_atomic(path: PathLike, data: Union[bytes, str], *, follow: bool = True, private: bool = False) -> Path:
-    """Writes `data` (text as UTF-8) to a temporary file beside `path`, syncs it, and renames it.
+def write_atomic(path: PathLike, data: Content, *, follow: bool = True, private: bool = False) -> Path:
+    """Writes `data` (text as UTF-8, or bytes one after the other) to a temporary file beside `path`, syncs it, and renames it.
 
     Missing folders are made. An existing file keeps its permissions; a new one gets those of the process's umask. A
     symbolic link keeps pointing where it points, and the file behind it is replaced. Devices and pipes (`/dev/stdout`)
@@ -38,13 +39,14 @@ def write_atomic(path: PathLike, data: Union[bytes, str], *, follow: bool = True
         EnvironmentMissing: the system refuses (permissions, full disk).
     """
     # A file's name may hold bytes that are no UTF-8; \udcff stands for one, which JSON reads back as the same name.
-    body = data.encode("utf-8", "backslashreplace") if isinstance(data, str) else data
+    text = data.encode("utf-8", "backslashreplace") if isinstance(data, str) else data
+    body = text if isinstance(text, Iterator) else (text,)
     with writing(path):
         target = os.path.realpath(os.fspath(path)) if follow else os.path.abspath(os.fspath(path))
         if special_file(target, follow):
             # open() answers a folder with IsADirectoryError.
             with open(target, "wb") as special:
-                special.write(body)
+                special.writelines(body)
             return Path(path)
         folder = os.path.dirname(target)
         made = make_missing(folder)
@@ -101,15 +103,15 @@ def write_partial(target: str, partial: str, body: bytes, *, follow: bool, priva
     """
     # The kernel takes the process's umask off 0666; reading it would mean to set it, for every thread.
     fd = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | _NOFOLLOW, 0o666)
-    _fill(fd, target, body, follow, private)
+    _fill(fd, target, (body,), follow, private)
 
 
-def _fill(fd: int, target: str, body: bytes, follow: bool, private: bool) -> None:
+def _fill(fd: int, target: str, body: Iterable[bytes], follow: bool, private: bool) -> None:
     mode = _mode(target, follow)
     with os.fdopen(fd, "wb") as f:
         if private:
             os.fchmod(f.fileno(), stat.S_IRUSR | stat.S_IWUSR)
-        f.write(body)
+        f.writelines(body)
         f.flush()
         if mode is not None and stat.S_ISREG(mode) and not private:
             os.fchmod(f.fileno(), stat.S_IMODE(mode))

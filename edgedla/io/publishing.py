@@ -34,7 +34,10 @@ _OTHERS_S = 86_400.0
 
 
 class Publication:
-    """What `publication` publishes at its end. `paths`: the places, in the order in which they were named."""
+    """What `publication` publishes at its end. `paths`: the places, in the order in which they were named.
+
+    Every method raises what `writing` does.
+    """
 
     def __init__(self) -> None:
         self.paths: List[Path] = []
@@ -45,11 +48,7 @@ class Publication:
         self._made: List[str] = []
 
     def write(self, path: PathLike, data: Union[bytes, str], *, follow: bool = True, private: bool = False) -> None:
-        """A file, as `write_atomic` writes it.
-
-        Raises:
-            As `writing`.
-        """
+        """A file, as `write_atomic` writes it."""
         body = data.encode("utf-8", "backslashreplace") if isinstance(data, str) else data
         with writing(path):
             target = os.path.realpath(os.fspath(path)) if follow else os.path.abspath(os.fspath(path))
@@ -63,33 +62,21 @@ class Publication:
         self.paths.append(Path(path))
 
     def copy(self, path: PathLike, source: Path, leave_out: Collection[str] = ()) -> None:
-        """A file or a folder, as `source` is. `leave_out`: names in it that stay behind.
-
-        Raises:
-            As `writing`.
-        """
+        """A file or a folder, as `source` is. `leave_out`: names in it that stay behind."""
         if source.is_dir():
             _copy_folder(source, self.folder(path), path, leave_out)
         else:
             self.write(path, source.read_bytes(), follow=False)
 
     def folder(self, path: PathLike) -> Path:
-        """An empty folder, to be filled by the caller, that takes the place of whatever stands at `path`.
-
-        Raises:
-            As `writing`.
-        """
+        """An empty folder, to be filled by the caller, that takes the place of whatever stands at `path`."""
         partial = self.take(path)
         with writing(path):
             partial.mkdir()
         return partial
 
     def take(self, path: PathLike) -> Path:
-        """A name beside `path`, where the caller writes the file or folder that takes its place.
-
-        Raises:
-            As `writing`.
-        """
+        """A name beside `path`, where the caller writes the file or folder that takes its place."""
         target = os.path.abspath(os.fspath(path))
         with writing(path):
             self._made += make_missing(os.path.dirname(target))
@@ -99,11 +86,7 @@ class Publication:
         return Path(partial)
 
     def scratch(self, path: PathLike) -> Path:
-        """An empty folder beside `path`, gone at the end.
-
-        Raises:
-            As `writing`.
-        """
+        """An empty folder beside `path`, gone at the end."""
         target = os.path.abspath(os.fspath(path))
         with writing(path):
             self._made += make_missing(os.path.dirname(target))
@@ -127,11 +110,7 @@ class Publication:
         return self._names[-1]
 
     def publish(self) -> None:
-        """Syncs what was written, and renames it: all of it, or nothing.
-
-        Raises:
-            As `writing`.
-        """
+        """Syncs what was written, and renames it: all of it, or nothing."""
         for partial, target in self._renames:
             with writing(target):
                 if partial is not None:

@@ -150,8 +150,8 @@ def _made(text: str, torch: Any) -> Any:
 
 def _functions(module: Any) -> List[str]:
     held = getattr(module, "__dict__", {})
-    name = held.get("__name__", "")
-    return sorted(n for n, v in held.items() if inspect.isfunction(v) and v.__module__ == name and n[0] != "_")
+    own = (n for n, v in held.items() if inspect.isfunction(v) and v.__module__ == held.get("__name__"))
+    return sorted(n for n in own if n[0] != "_")
 
 
 def example_from_shapes(

@@ -12,7 +12,7 @@ import tarfile
 import venv
 import zipfile
 from pathlib import Path
-from typing import Any, Dict, Sequence
+from typing import Any, Dict, Iterator, Sequence
 
 import numpy as np
 import pytest
@@ -317,6 +317,14 @@ def test_holds_password_detects_secrets_in_a_pipeline(document: Dict[str, Any], 
     assert holds_password(document) is answer
 
 
+@pytest.fixture
+def _usual_umask() -> Iterator[None]:
+    before = os.umask(0o022)
+    yield
+    os.umask(before)
+
+
+@pytest.mark.usefixtures("_usual_umask")
 @pytest.mark.parametrize("private", [True, False])
 @pytest.mark.parametrize("ending", ["", ".tar", ".pyz"])
 def test_a_bundle_with_a_password_is_readable_by_its_owner_alone(

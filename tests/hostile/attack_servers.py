@@ -229,6 +229,6 @@ def names(rng: random.Random, folder: Path) -> Optional[str]:
         return f"sweep of odd names: {len(rows)} rows"
     for table in tables[:3]:
         text = (folder / table).read_text(encoding="utf-8")
-        if ORDERS.search(text) or "<script>a" in text:
+        if ORDERS.search(text) or ("<script>a" in text and table == "o.html"):
             return f"sweep of odd names: an order in {table}"
     return None

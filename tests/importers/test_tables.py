@@ -101,7 +101,7 @@ def test_an_index_beyond_a_vector_of_sizes_is_refused(indices: List[int], taken:
 
 def test_an_annotated_model_is_the_same_model_with_its_notes() -> None:
     proto = one("Relu")
-    data = annotated(proto.SerializeToString(), {"target": "orin"}, [{"device": "DLA0", "why": "\udcff"}])
+    data = b"".join(annotated(proto.SerializeToString(), {"target": "orin"}, [{"device": "DLA0", "why": "\udcff"}]))
     read = onnx.ModelProto.FromString(data)
     assert {p.key: p.value for p in read.metadata_props} == {f"{PREFIX}target": "orin"}
     assert {p.key: p.value for p in read.graph.node[0].metadata_props} == {
@@ -109,7 +109,7 @@ def test_an_annotated_model_is_the_same_model_with_its_notes() -> None:
         f"{PREFIX}why": "?",
     }
     # Written again, the old notes go.
-    again = onnx.ModelProto.FromString(annotated(data, {}, [{}]))
+    again = onnx.ModelProto.FromString(b"".join(annotated(data, {}, [{}])))
     assert again == proto
 
 

@@ -1,7 +1,11 @@
-"""Boards on this machine: each is a real sshd with a made-up Jetson tree, its own home and its own edgedla."""
+"""Boards on this machine: each is a real sshd with a made-up Jetson tree, its own home and its own edgedla.
+
+Where there is no sshd, pretended_ssh.py stands in place of ssh, so that a bare machine tests everything but OpenSSH itself.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -18,7 +22,7 @@ MODEL = CHECKOUT / "examples/00_shapes_detector/shapes_detector.onnx"
 
 
 def missing() -> str:
-    """Why there can be no loopback board here; "" where there can."""
+    """Why there can be no real sshd here; "" where there can."""
     for program in ("ssh", "ssh-keygen", "ssh-keyscan"):
         if shutil.which(program) is None:
             return f"no {program}: apt install openssh-client"
@@ -53,7 +57,10 @@ def jetson_tree(root: Path) -> Path:
 
 
 class LoopbackBoard:
-    """One sshd on a port of its own. `python` runs the board's edgedla; `path` is added to PYTHONPATH."""
+    """One sshd on a port of its own, or what a pretended ssh takes for one.
+
+    `python` runs the board's edgedla; `path` is added to PYTHONPATH.
+    """
 
     def __init__(
         self, folder: Path, key: Path, python: str = sys.executable, path: str = "", **environment: str
@@ -85,9 +92,13 @@ class LoopbackBoard:
         ]  # fmt: skip
         (folder / "sshd_config").write_text("\n".join(lines) + "\n")
         self.process: Optional[subprocess.Popen] = None
+        self.pretended = bool(missing())
         self.start()
 
     def start(self) -> None:
+        if self.pretended:
+            (self.folder / "pretended.json").write_text(json.dumps({"port": self.port}))
+            return
         command = [SSHD, "-D", "-e", "-f", str(self.folder / "sshd_config")]
         listens = self.folder / "pid"
         for _ in range(600):
@@ -104,6 +115,9 @@ class LoopbackBoard:
         raise AssertionError((self.folder / "sshd.log").read_text())
 
     def stop(self) -> None:
+        if self.pretended:
+            (self.folder / "pretended.json").unlink(missing_ok=True)
+            self.cut()
         if self.process is not None:
             self.cut()
             self.process.kill()
@@ -112,8 +126,13 @@ class LoopbackBoard:
 
     def cut(self) -> int:
         """Ends the server's side of every connection, as a network that breaks; returns how many there were."""
-        assert self.process is not None
-        children = descendants(self.process.pid, "sshd")
+        if self.pretended:
+            children = [int(path.name) for path in (self.folder / "connections").glob("*")]
+            for path in (self.folder / "connections").glob("*"):
+                path.unlink()
+        else:
+            assert self.process is not None
+            children = descendants(self.process.pid, "sshd")
         for pid in children:
             try:
                 os.kill(pid, signal.SIGKILL)
@@ -149,4 +168,8 @@ def descendants(pid: int, name: str) -> List[int]:
 
 
 def keygen(path: Path) -> None:
+    if missing():
+        path.write_text(f"{path}, as good as a key\n")
+        path.with_suffix(".pub").write_text(f"the public part of {path}\n")
+        return
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(path)], check=True)

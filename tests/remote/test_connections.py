@@ -24,6 +24,7 @@ def build(laptop, *words, board="orin1", out="art"):
     return laptop.edgedla("build", MODEL, "-o", out, "--backend", "host", "--board", board, *words)
 
 
+@pytest.mark.usefixtures("_openssh")
 def test_an_unknown_and_a_changed_host_key_are_refused(laptop):
     known = laptop.known.read_text()
     laptop.known.write_text("")
@@ -51,6 +52,7 @@ def keygen_over(board):
     keygen(board.host_key)
 
 
+@pytest.mark.usefixtures("_openssh")
 def test_a_missing_login_host_or_python_is_named(laptop):
     board = laptop.boards["orin1"]
     (board.folder / "authorized_keys").write_text("")
@@ -91,6 +93,7 @@ def test_hints_hold_valid_ssh_commands(address, words, hint):
     assert hint in str(explain(words, parse_address(address)).hint)
 
 
+@pytest.mark.usefixtures("_openssh")
 def test_output_of_a_login_shell_is_ignored(laptop):
     script = laptop.folder / "talks"
     script.write_text('#!/bin/sh\necho "Welcome to the lab!"\nprintf "\\033[2J"\nexec ssh "$@"\n')
@@ -99,6 +102,7 @@ def test_output_of_a_login_shell_is_ignored(laptop):
     assert laptop.edgedla("monitor", "--board", "orin1", "--count", "1").returncode == 0
 
 
+@pytest.mark.usefixtures("_openssh")
 @pytest.mark.parametrize(
     ("login", "said"),
     [
@@ -134,6 +138,7 @@ def log_in_by(board, script, shell="/bin/sh"):
     board.start()
 
 
+@pytest.mark.usefixtures("_openssh")
 def test_a_board_behind_a_jump_host_is_reached(laptop):
     inner = laptop.add("inner")
     entries = (laptop.folder / "boards.yaml").read_text().replace(f"127.0.0.1:{inner.port}", "behind")
@@ -200,7 +205,8 @@ def test_a_job_survives_its_laptop_and_can_be_attached_to(laptop):
     os.kill(process.pid, signal.SIGKILL)
     process.communicate()
     jobs = laptop.edgedla("board", "jobs", "orin1").stdout.split()
-    assert jobs[1] == "running"
+    # On a slow machine it ends before it is asked for.
+    assert jobs[1] in ("running", "ended")
     done = laptop.edgedla("board", "attach", "orin1", jobs[0])
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("dla0") == 12, "from the first line to the last"

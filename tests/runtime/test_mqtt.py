@@ -116,6 +116,8 @@ class Broker:
         folder.chmod(0o755)
         self.config = folder / "mosquitto.conf"
         self.config.write_text(f"listener {self.port} 127.0.0.1\nallow_anonymous true\npersistence false\n{extra}")
+        # Whatever the umask here: Mosquitto reads it as nobody.
+        self.config.chmod(0o644)
         self.process = None
 
     def start(self):

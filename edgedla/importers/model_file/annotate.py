@@ -5,7 +5,7 @@ from __future__ import annotations
 import mmap
 import os
 from pathlib import Path
-from typing import Any, Iterator, List, Mapping, Sequence
+from typing import Any, Iterator, List, Mapping, Sequence, Union
 
 from edgedla.importers.model_file.onnx_file import require_model_file
 from edgedla.importers.model_file.wire import encoded, fields
@@ -14,12 +14,16 @@ from edgedla.importers.model_file.wire import encoded, fields
 _GRAPH, _OF_MODEL, _NODE, _OF_NODE = 7, 14, 1, 9
 #: Keys that begin so are ours: a second annotation replaces the first.
 PREFIX = "edgedla.check."
+_CHUNK_BYTES = 1 << 20
+#: New bytes, or where the file has them.
+Part = Union[bytes, range]
 
 
-def annotated(model: Any, of_model: Mapping[str, str], of_nodes: Sequence[Mapping[str, str]]) -> bytes:
+def annotated(model: Any, of_model: Mapping[str, str], of_nodes: Sequence[Mapping[str, str]]) -> Iterator[bytes]:
     """The bytes of an ONNX file with metadata added: to the model, and to each node of the main graph, in the file's order.
 
-    Weights in other files are neither read nor moved. The file was read before (`onnx_file.read`), so its fields are sound.
+    They come a few at a time, for a model may hold gigabytes of weights. Weights in other files are neither read nor moved.
+    The file was read before (`onnx_file.read`), so its fields are sound.
 
     Args:
         model: the path or the bytes.
@@ -29,30 +33,40 @@ def annotated(model: Any, of_model: Mapping[str, str], of_nodes: Sequence[Mappin
         ModelError: the file cannot be read.
     """
     if not isinstance(model, (str, os.PathLike)):
-        return b"".join(_model(memoryview(model), of_model, iter(of_nodes)))
+        data = memoryview(model)
+        yield from (
+            p if isinstance(p, bytes) else data[p.start : p.stop] for p in _model(data, of_model, iter(of_nodes))
+        )
+        return
     require_model_file(Path(model))
-    with open(model, "rb") as f, mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        return b"".join(_model(data, of_model, iter(of_nodes)))
+    with open(model, "rb") as f, mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+        for part in _model(mapped, of_model, iter(of_nodes)):
+            if isinstance(part, bytes):
+                yield part
+            else:
+                yield from (os.pread(f.fileno(), min(_CHUNK_BYTES, part.stop - at), at) for at in part[::_CHUNK_BYTES])
 
 
-def _model(data: Any, entries: Mapping[str, str], nodes: Iterator[Mapping[str, str]]) -> List[bytes]:
-    parts: List[bytes] = []
+def _model(data: Any, entries: Mapping[str, str], nodes: Iterator[Mapping[str, str]]) -> List[Part]:
+    parts: List[Part] = []
     for number, field, start, stop in fields(data, 0, len(data)):
         if number == _GRAPH:
             parts += _message(_GRAPH, _graph(data, start, stop, nodes))
         elif number != _OF_MODEL or not _is_ours(data, start, stop):
-            parts.append(data[field:stop])
+            parts.append(range(field, stop))
     return parts + _entries(_OF_MODEL, entries)
 
 
-def _graph(data: Any, at: int, end: int, nodes: Iterator[Mapping[str, str]]) -> List[bytes]:
-    parts: List[bytes] = []
+def _graph(data: Any, at: int, end: int, nodes: Iterator[Mapping[str, str]]) -> List[Part]:
+    parts: List[Part] = []
     for number, field, start, stop in fields(data, at, end):
         if number == _NODE:
-            kept = [data[f:e] for n, f, s, e in fields(data, start, stop) if n != _OF_NODE or not _is_ours(data, s, e)]
+            kept = [
+                range(f, e) for n, f, s, e in fields(data, start, stop) if n != _OF_NODE or not _is_ours(data, s, e)
+            ]
             parts += _message(_NODE, kept + _entries(_OF_NODE, next(nodes, {})))
         else:
-            parts.append(data[field:stop])
+            parts.append(range(field, stop))
     return parts
 
 
@@ -61,15 +75,15 @@ def _is_ours(data: Any, at: int, end: int) -> bool:
     return any(n == 1 and bytes(data[s:e]).startswith(PREFIX.encode()) for n, _, s, e in fields(data, at, end))
 
 
-def _entries(number: int, entries: Mapping[str, str]) -> List[bytes]:
+def _entries(number: int, entries: Mapping[str, str]) -> List[Part]:
     """Fields of type StringStringEntryProto: key 1, value 2."""
-    parts: List[bytes] = []
+    parts: List[Part] = []
     for key, value in entries.items():
         pair = [(1, PREFIX + key), (2, value)]
-        parts += _message(number, [b"".join(_message(n, [text.encode("utf-8", "replace")])) for n, text in pair])
+        parts += _message(number, [p for n, text in pair for p in _message(n, [text.encode("utf-8", "replace")])])
     return parts
 
 
-def _message(number: int, parts: Sequence[bytes]) -> List[bytes]:
+def _message(number: int, parts: Sequence[Part]) -> List[Part]:
     """A length-delimited field, with its header in front."""
     return [encoded(number << 3 | 2) + encoded(sum(map(len, parts))), *parts]

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 
@@ -141,6 +142,22 @@ def test_sighup_reloads_the_running_command(artifact, tmp_path):
     assert process.returncode == 0, err
     assert "model objects is replaced by" in err
     assert re.search(r"(?m)^runner host: \d+ inferences since model objects was replaced$", text), text
+
+
+def test_sighup_at_any_moment_of_a_run_does_not_end_it(artifact, tmp_path):
+    """systemd may ask for a reload while the pipeline still opens, and while its summary is written."""
+    file, out = tmp_path / "p.yaml", tmp_path / "out.jsonl"
+    file.write_text(FILE % (artifact, OLD))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "edgedla", "run", str(file), "--frames", "3"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )  # fmt: skip
+    assert until(out.exists)
+    while process.poll() is None:
+        process.send_signal(signal.SIGHUP)
+        time.sleep(0.002)
+    text, err = process.communicate()
+    assert process.returncode == 0, err
+    assert "frames" in text
 
 
 def test_an_engine_is_warm_before_the_first_frame_at_the_start_and_after_a_reload(artifact, tmp_path, monkeypatch):
