@@ -47,7 +47,7 @@ class Outer:
 SLOTS: Mapping[str, Sequence[str]] = {
     "top": (
         "", "raise SystemExit(0)", "sys.exit('no')", "import nowhere", "raise KeyboardInterrupt", "print('{' * 9)", "x = (", "\0",
-        "sys.stdout.write('\\x1b[2J')", "os.write(1, b'[]\\n')", "class Error(BaseException): pass\nraise Error('\\x1b[2J')",
+        "sys.stdout.write('\\x1b[2J')", "class Error(BaseException): pass\nraise Error('\\x1b[2J')",
         "raise ValueError('\\x1b[31m\\u2028\\ud800')", "__getattr__ = None", "def __getattr__(name): raise ValueError(name)",
         "os.chdir('/')", "sys.stdout = None", "del sys.path[:]", "sys.setrecursionlimit(60)", "torch.set_default_dtype(torch.float64)",
         "from edgedla.errors import ModelError\nraise ModelError('a')", "torch.nn.Module.eval = None",
@@ -62,7 +62,7 @@ SLOTS: Mapping[str, Sequence[str]] = {
     ),
     "parameters": (", x", ", x, *rest", ", x, scale=2", ", x=None", ", *, x", ", x, other", ", x: 'nothing[' = 3"),
     "forward": (
-        "pass", "print('{', x.shape)", "sys.exit(0)", "raise KeyError(x)", "os.write(1, b'{')", "x = x.numpy()", "y = y[:, 9:]",
+        "pass", "print('{', x.shape)", "sys.exit(0)", "raise KeyError(x)", "x = x.numpy()", "y = y[:, 9:]",
         "y = y + float(y.sum())", "y = torch.fft.fft(y)", "y = y.to(torch.bfloat16)", "y = y.double()", "y = y.long()", "y = y.bool()",
         "y = torch.where(y > 0, y, float('inf'))", "y = y.nonzero()", "y = self(x)", "y = y.reshape(-1, 0, 8)", "y = y.cuda()",
         "y = torch.quantize_per_tensor(y, 0.1, 0, torch.qint8)", "y = y.to_sparse()", "import gc; gc.freeze(); gc.disable()",
