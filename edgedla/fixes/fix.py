@@ -185,9 +185,9 @@ def fix_gain(
     Raises:
         UsageError, ModelError, EnvironmentMissing: as `fix`.
     """
-    require_size(model, platform.release.trt)
+    read = require_size(model, platform.release.trt)
     turn = _Turn(turned_types((), (), precision, platform.release.strongly_typed), platform, PURPOSES[purpose])
-    opened = _opened(open_weightless(model), _path_of(model), None, shapes or {}, batch, turn, False, None)
+    opened = _opened(open_weightless(read), _path_of(model), None, shapes or {}, batch, turn, False, None)
     work, judge = opened.work, Judge(platform, precision, purpose, power_mode)
     before = before or judge.figures(outline(opened.before))
     goal = Goal(precision, purpose != "hybrid", trt=platform.release.trt, chip=platform.module.chip)

@@ -38,8 +38,8 @@ ROUNDING = 1e-3
 DIGITS = {"share_macs_dla": 6, "latency_us": 1, "energy_mj": 3, "period_us": 1, "gpu_us": 1, "busy_gpu_us": 1}
 
 
-def require_size(model: Any, trt: Tuple[int, ...]) -> None:
-    """Refuses a model that is too large, before onnx-ir reads and checks it and inlines its functions.
+def require_size(model: Any, trt: Tuple[int, ...]) -> Any:
+    """Refuses a model that is too large, before onnx-ir reads and checks it and inlines its functions. Returns it, a file or bytes as read.
 
     Raises:
         EnvironmentMissing: onnx-ir is missing, or Python is too old. Checked first, whatever the model is.
@@ -48,18 +48,17 @@ def require_size(model: Any, trt: Tuple[int, ...]) -> None:
     """
     onnx_ir()
     if not isinstance(model, (str, os.PathLike, bytes, bytearray, memoryview)):
-        return
+        return model
     source = read(model)
-    if not source.model.functions and graph_size(source.model.graph) <= MOST_LAYERS:
-        return
-    try:
-        graph = load_onnx(source, trt=trt)
-    except ModelTooLarge:
-        raise
-    except ModelError:
-        # The parser refuses the model, which a rewrite may cure.
-        return
-    require_layers(graph)
+    if source.model.functions or graph_size(source.model.graph) > MOST_LAYERS:
+        try:
+            require_layers(load_onnx(source, trt=trt))
+        except ModelTooLarge:
+            raise
+        except ModelError:
+            # The parser refuses the model, which a rewrite may cure.
+            pass
+    return source
 
 
 def require_layers(graph: LayerGraph) -> None:

@@ -102,7 +102,7 @@ class ItemMaker:
             return (GPU,), "forced", "a reshape that the GPU runs"
         allowed = tuple(d for d in self.devices if d == GPU or legal)
         why, reason = ("", "") if legal else ("forced", why_not(self.model, unit, self.use_unknown))
-        pin = next((self.model.pins[i] for i in unit.layers if i in self.model.pins), None)
+        pin = next((self.model.pins[i] for i in unit.layers if i in self.model.pins), None) if self.model.pins else None
         if pin is not None:
             allowed = tuple(d for d in allowed if d == pin or (pin == "DLA" and d != GPU))
             if why == "":

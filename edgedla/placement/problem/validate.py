@@ -158,7 +158,7 @@ def _shapes(problem: Problem, assignment: Sequence[str], regions: Sequence[Regio
     alone = {i: i for i in range(len(problem.items))}
     bad = []
     for r in regions:
-        joined = {**alone, **{i: min(r.items) for i in r.items}}
+        joined = {**alone, **dict.fromkeys(r.items, min(r.items))}
         if not is_acyclic(edges, joined):
             bad.append(r)
             text = f"a path leaves the region at {problem.items[r.items[0]].name} and comes back"
@@ -169,8 +169,9 @@ def _shapes(problem: Problem, assignment: Sequence[str], regions: Sequence[Regio
 
 
 def wait_in_circle(problem: Problem, regions: Sequence[Region]) -> bool:
-    """Whether regions, each convex, need each other's outputs to start, so that no order can run them."""
+    """Whether regions, each convex, need each other's outputs to start, so that no order can run them. Most only hand on to later ones."""
     edges = [(p, i) for i in range(len(problem.items)) for p in problem.predecessors(i)]
     group = {i: i for i in range(len(problem.items))}
-    group.update({i: min(r.items) for r in regions for i in r.items})
-    return not is_acyclic(edges, group)
+    for r in regions:
+        group.update(dict.fromkeys(r.items, min(r.items)))
+    return any(group[p] > group[i] for p, i in edges) and not is_acyclic(edges, group)
