@@ -120,17 +120,21 @@ def _unknowns(
 def _refused(graph: LayerGraph, prediction: Prediction) -> Iterator[Tuple[str, str]]:
     """(name, reason) of layers and constants that the per-layer check refuses, in network order."""
     seen = set()
-    for i in _in_network_order(graph):
+    # If the DLA runs Q/DQ, then with their constants: a test of NVIDIA's builds such a model without fallback.
+    runs = any(r == "quantizes" and prediction.layers[i].support is Support.DLA for i, r in graph.qdq_roles.items())
+    roles = graph.qdq_roles if runs else {}
+    for i in _in_network_order(graph, runs):
         if isinstance(i, str):
             yield i, "a build-time constant: TensorRT refuses constant layers when there is no GPU to fold them for"
             continue
-        layer = graph.layers[i]
+        layer, p = graph.layers[i], prediction.layers[i]
+        role = roles.get(i, "")
         for tensor in graph.input_tensors(layer):
             name = tensor.constant_of or tensor.name
-            if tensor.is_constant and name not in seen:
+            scaled = role == "quantizes" or (role == "between" and tensor.constant_of is not None)
+            if tensor.is_constant and not scaled and name not in seen:
                 seen.add(name)
                 yield name, f"a constant operand of {layer.name}: TensorRT refuses constant layers without fallback"
-        p = prediction.layers[i]
         if p.support is Support.GPU:
             early = ", which comes before TensorRT removes what no output depends on" if i in graph.unread else ""
             why = p.reason if p.cause is Cause.RULE else f"refused by the per-layer check{early}"
@@ -140,15 +144,15 @@ def _refused(graph: LayerGraph, prediction: Prediction) -> Iterator[Tuple[str, s
             yield name, "a constant output of the network: TensorRT refuses constant layers without fallback"
 
 
-def _in_network_order(graph: LayerGraph) -> Iterator[int | str]:
-    """Layer indices; names of nodes that are only constants come before the layers that follow them."""
+def _in_network_order(graph: LayerGraph, runs_qdq: bool) -> Iterator[int | str]:
+    """Layer indices; names of nodes that are only constants come before the layers that follow them, without DQ if the DLA runs it."""
     constants: Dict[int, List[str]] = {}
     waiting: List[str] = []
     for node in graph.nodes:
         if node.layers:
             constants.setdefault(min(node.layers), []).extend(waiting)
             waiting = []
-        elif node.constant_layers:
+        elif node.constant_layers and not (runs_qdq and "DEQUANTIZE" in node.constant_layers):
             waiting.append(node.name)
     for layer in graph.layers:
         yield from constants.get(layer.index, ())

@@ -81,6 +81,19 @@ def test_what_no_qdq_follows_has_the_type_of_its_tensors(
     assert findings(report)["conv"] == ["GEN009"]
 
 
+@pytest.mark.parametrize("mode", ["strict", "standalone"])
+@pytest.mark.parametrize("form", FORMS)
+def test_builds_without_fallback_are_unknown_too_whatever_their_constants(form: str, mode: str) -> None:
+    platform: Dict[str, Any] = {"target": "agx-orin-64gb", "mode": mode}
+    answer = edgedla.check(quantised(form), jetpack="7.2.2", **platform).strict
+    assert answer is not None
+    assert (answer.passes, answer.offenders) == (None, ())
+    older = edgedla.check(quantised("int8"), trt="10.3", **platform).strict
+    assert older is not None
+    assert older.passes is False
+    assert "s" in older.offenders, "the scale, a constant"
+
+
 def test_up_to_tensorrt_10_the_layers_between_are_as_ever() -> None:
     report = edgedla.check(quantised("int8"), target="agx-orin-64gb", trt="10.3", precision="int8")
     assert findings(report)["xq"] == ["NEVR004"]

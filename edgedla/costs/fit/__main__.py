@@ -52,7 +52,8 @@ def main(what: Optional[str], check: bool, out: Optional[str]) -> None:
         return
     folder = Path(out) if out else rules_dir() / "costs"
     files = fit_files()
-    stale = [n for n, text in files.items() if not _same(folder / n, text)]
+    old = {n: (folder / n).read_text(encoding="utf-8") if (folder / n).is_file() else None for n in files}
+    stale = [n for n, text in files.items() if old[n] != text]
     if not check:
         for name in stale:
             write_atomic(folder / name, files[name])
@@ -61,10 +62,6 @@ def main(what: Optional[str], check: bool, out: Optional[str]) -> None:
             f"{'stale' if check and name in stale else 'written' if name in stale else 'unchanged'}  {folder / name}"
         )
     sys.exit(1 if check and stale else 0)
-
-
-def _same(path: Path, text: str) -> bool:
-    return path.is_file() and path.read_text(encoding="utf-8") == text
 
 
 if __name__ == "__main__":
