@@ -128,10 +128,9 @@ def _refused(graph: LayerGraph, prediction: Prediction) -> Iterator[Tuple[str, s
             yield i, "a build-time constant: TensorRT refuses constant layers when there is no GPU to fold them for"
             continue
         layer, p = graph.layers[i], prediction.layers[i]
-        role = roles.get(i, "")
         for tensor in graph.input_tensors(layer):
             name = tensor.constant_of or tensor.name
-            scaled = role == "quantizes" or (role == "between" and tensor.constant_of is not None)
+            scaled = roles.get(i) == "quantizes" or (roles.get(i) == "between" and tensor.constant_of is not None)
             if tensor.is_constant and not scaled and name not in seen:
                 seen.add(name)
                 yield name, f"a constant operand of {layer.name}: TensorRT refuses constant layers without fallback"
