@@ -512,6 +512,7 @@ def test_values_beyond_float16_stay_float_in_every_step(tmp_path: Path) -> None:
     assert done.accepted
     assert done.score["value"] > 0.999
     assert done.best.predicted["check"]["layers_dla"] == 2
+    assert list(done.first.predicted["gpu"]) == ["fp16"], "INT8 is another model where tensor types decide"
 
 
 def test_layers_that_the_metric_moves_to_the_gpu_are_in_the_account(
