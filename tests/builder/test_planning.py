@@ -317,14 +317,22 @@ def test_unknown_layer_and_binding_names_are_refused_with_the_nearest(chain: Cal
 
 
 def test_a_plan_notes_formats_that_may_be_refused_and_sparsity_without_gain(tmp_path: Path) -> None:
-    model = onnx_model(
-        [node("Conv", "x w", "y", kernel_shape=[3, 3], pads=[2, 2, 2, 2], dilations=[2, 2])],
-        {"x": [1, 3, 32, 32]}, {"y": [1, 16, 32, 32]}, {"w": np.ones((16, 3, 3, 3), np.float32)},
-    )  # fmt: skip
-    (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
+    def of_weights(weights: np.ndarray, name: str) -> Path:
+        model = onnx_model(
+            [node("Conv", "x w", "y", kernel_shape=[3, 3], pads=[2, 2, 2, 2], dilations=[2, 2])],
+            {"x": [1, 4, 32, 32]}, {"y": [1, 16, 32, 32]}, {"w": weights},
+        )  # fmt: skip
+        (tmp_path / name).write_bytes(model.SerializeToString())
+        return tmp_path / name
+
+    dense = np.ones((16, 4, 3, 3), np.float32)
+    two_of_four = dense * np.array([1, 0, 1, 0], np.float32)[:, None, None]
     options = PlanOptions(input_formats=parse_io_formats("fp16:dla_hwc4"), sparsity=True)
-    plan = plan_build(tmp_path / "m.onnx", request(options=options, precision="fp16", mode="standalone"))
+    in_fp16 = request(options=options, precision="fp16", mode="standalone")
+    plan = plan_build(of_weights(two_of_four, "sparse.onnx"), in_fp16)
     assert any("IOFM007" in note and note.startswith("unknown: ") for note in plan.notes)
     assert any("--sparsity gains nothing" in note for note in plan.notes)
-    sparse = plan_build(tmp_path / "m.onnx", request(options=PlanOptions(sparsity=True), precision="int8"))
-    assert not any("--sparsity" in note for note in sparse.notes)
+    in_int8 = request(options=PlanOptions(sparsity=True), precision="int8")
+    assert not any("--sparsity" in note for note in plan_build(tmp_path / "sparse.onnx", in_int8).notes)
+    plan = plan_build(of_weights(dense, "dense.onnx"), in_int8)
+    assert any("--sparsity gains nothing with dense weights" in note for note in plan.notes)
