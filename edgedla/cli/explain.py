@@ -34,8 +34,9 @@ def explain(line: Optional[str], list_all: bool, output_format: Optional[str], o
     """Say what a line of a TensorRT, trtexec or cuDLA log means and what to do.
 
     LINE is a log line or a part of it, a log file, or - for a log on standard input. It can also be an id from a report:
-    of a message (MSG201), a rule (CONV006), a remedy (average-pool) or a rewrite (channel-gate). Exit code 1: edgedla does
-    not know the line, and names the nearest known ids, or knows no line of the log; 3: the file is not text.
+    of a message (MSG201), a rule (CONV006), a remedy (average-pool) or a rewrite (channel-gate); or a word of a report, such as
+    "WORTH IT". Exit code 1: edgedla does not know the line, and names the nearest known ids, or knows no line of the log; 3: the
+    file is not text.
     """
     targets = destinations(output_format, output, FORMATS)
     if bool(line) == list_all:
@@ -61,6 +62,7 @@ def answer(text: str, lines: Optional[Sequence[str]]) -> Tuple[Render, bool]:
     Raises:
         DocumentError: the file is not text, or the text is the name of a file that does not exist.
     """
+    from edgedla.cli.terminal.topics import term_of
     from edgedla.reports.explain import render_explained
     from edgedla.rules.by_id import entry_of
     from edgedla.rules.docs import remedy_entry
@@ -73,7 +75,7 @@ def answer(text: str, lines: Optional[Sequence[str]]) -> Tuple[Render, bool]:
         return partial(render_explained, (), (), remedies=[remedy_entry(text)]), True
     if text in by_id:
         return partial(render_explained, (Explained(by_id[text]),), ()), True
-    named = entry_of(text)
+    named = entry_of(text) or (None if lines is None else term_of(text))
     if named is not None:
         return partial(render_explained, (), (), entries=[named]), True
     is_log, lines = lines is None, _lines(text) if lines is None else lines

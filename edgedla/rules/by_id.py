@@ -12,7 +12,7 @@ from edgedla.text.pages import page_of
 
 @dataclass(frozen=True)
 class Entry:
-    """`kind` is "rule" or "rewrite"; `text` is complete, its first line names the id."""
+    """`kind` is "rule", "rewrite" or "term"; `text` is complete, its first line names the id."""
 
     kind: str
     id: str

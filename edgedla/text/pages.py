@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import Dict, Optional
 
 #: Address of a site that `make docs` built, for example of a copy in a company's network.
@@ -29,7 +30,9 @@ def site() -> str:
 
 
 def page_path(kind: str, name: str, ending: str = "html") -> str:
-    """The page's path within the site, for example reference/rules/CONV006.html."""
+    """The page's path within the site, for example reference/rules/CONV006.html; of a term its place in the glossary."""
+    if kind == "term":
+        return f"glossary.{ending}#{re.sub('[^a-z0-9]+', '-', name.lower())}"
     return f"{FOLDERS[kind]}/{name}.{ending}"
 
 

@@ -37,6 +37,7 @@ def test_entry_of_is_none_for_other_texts() -> None:
     [
         ("CONV006", "entries", "reference/rules/CONV006.html"),
         ("channel-gate", "entries", "reference/rewrites/channel-gate.html"),
+        ("WORTH IT", "entries", "glossary.html#worth-it"),
         ("average-pool", "remedies", "reference/remedies/average-pool.html"),
         ("MSG201", "messages", "reference/messages/MSG201.html"),
     ],

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 from pathlib import Path
-from typing import Dict, List, NamedTuple, Tuple
+from typing import Dict, List, NamedTuple, Optional, Tuple
 
 from edgedla.io.data import docs_dir
+from edgedla.rules.by_id import Entry
 from edgedla.text.pages import site
 
 #: Folders of pages, in the order in which topics are listed.
@@ -17,6 +18,7 @@ _FIELD = re.compile(r"^(\w+):\s*(.*?)\s*$", re.MULTILINE)
 _TITLE = re.compile(r"^# (.+)$", re.MULTILINE)
 _PICTURE = re.compile(r"^!\[.*\]\(.*\)\n+", re.MULTILINE)
 _COMMENT = re.compile(r"<!--.*?-->\n", re.DOTALL)
+_TERM = re.compile(r"^### (.+)\n\n((?:(?!#).+\n)+)", re.MULTILINE)
 _LINK = re.compile(r"\[([^\[\]]*)\]\((?!https?:)[^()\s]*\)")
 
 
@@ -58,6 +60,18 @@ def topics() -> Dict[str, Topic]:
 def topics_of(verb: str) -> List[Topic]:
     """The topics that speak of a command."""
     return [topic for topic in topics().values() if verb in topic.verbs]
+
+
+def term_of(word: str) -> Optional[Entry]:
+    """The glossary's entry of a word in any case, of the words of a verdict also one that stands in its text; None elsewhere."""
+    found = None
+    for title, folded in _TERM.findall(topics()["glossary"].text()):
+        entry = Entry("term", title, f"{title}\n  {' '.join(folded.split())}")
+        if word.strip().lower() in title.lower().split(", "):
+            return entry
+        if title.isupper() and word.isupper() and re.search(rf"\b{re.escape(word)}[,:. ]", entry.text):
+            found = found or entry
+    return found
 
 
 def _read(path: Path) -> Topic:

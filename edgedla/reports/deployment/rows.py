@@ -44,7 +44,8 @@ def answer(deployment: Deployment) -> Tuple[str, str, str]:
     if deployment.accepted:
         failed = " and ".join(clean(t.name) for t in deployment.trials if t.outcome == "failed" and t.level)
         unknown = f" What {failed} would gain is not known: failed, see Tried." if failed else ""
-        return "mixed" if failed else "good", "Accepted", f"{how}; {fell}.{unknown}"
+        word = "Accepted, unchanged" if unchanged(deployment) else "Accepted"
+        return "mixed" if failed else "good", word, f"{how}; {fell}.{unknown}"
     if not bound_kept(best, deployment.measured):
         measured = deployment.measured
         took = measured["after"]["latency_us"] if measured else best.value("latency")
