@@ -232,6 +232,19 @@ def test_check_of_a_folder_skips_edgedlas_own_artifacts(
     assert "edgedla inspect models/built" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("ending", ["xml", "json", "sarif"])
+def test_the_line_of_quiet_is_the_same_wherever_the_report_goes(
+    ending: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = save(onnx_model([node("Relu", "x", "y")], {"x": (1, 8, 8, 8)}, {"y": (1, 8, 8, 8)}), tmp_path / "one.onnx")
+    lines = []
+    for output in ([], ["-o", str(tmp_path / f"report.{ending}")]):
+        assert exit_code_of(["check", str(path), "--target", "orin-nx-16gb", "--fail-on", "never", "-q", *output]) == 0
+        lines.append(capsys.readouterr().out.splitlines()[0])
+    assert lines[0] == lines[1]
+    assert "per frame" in lines[0]
+
+
 def test_json_on_stdout_lists_an_unreadable_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     gone = str(tmp_path / "gone.onnx")
     assert exit_code_of(["check", gone, "--format", "json"]) == 3

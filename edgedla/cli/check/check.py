@@ -115,7 +115,8 @@ def check(models: Tuple[str, ...], **given: Any) -> int:
     place = {key: given[key] for key in ("target", "jetpack", "trt")}
     reports: Dict[str, CheckReport] = {}
     broken: List[Tuple[str, ModelError]] = []
-    most = request.costed_layers([form for form, _ in targets], gate.needs_cost)
+    # The line of --quiet is the same wherever the report goes.
+    most = request.costed_layers([form for form, _ in targets], gate.needs_cost or given["quiet"])
     next_is_shown = _shows_next(targets, given, len(sources))
     with waiting("checking", len(sources)) as work:
         for source in sources:

@@ -23,6 +23,7 @@ from edgedla.rules.remedies import remedies
 
 def to_html(reports: Sequence[CheckReport], view: CheckView) -> str:
     """All reports on one page; several start with a table that links to each. Names from the model are escaped."""
+    from edgedla.reports.table.html import verdicts
     from edgedla.reports.table.table import table_of_reports
 
     files = view.commands(reports)
@@ -30,6 +31,7 @@ def to_html(reports: Sequence[CheckReport], view: CheckView) -> str:
     several = models != 1 or bool(view.unchecked)
     sections = [page_values(r, f, f"m{n}-" if several else "") for n, (r, f) in enumerate(zip(reports, files), 1)]
     title = f"{count(models, 'model')} checked for the DLA" if several else summary.subject(reports[0])
+    table = table_of_reports(reports, unchecked=view.unchecked) if several else None
     return render_page(
         "check.html.j2",
         command="check",
@@ -38,7 +40,8 @@ def to_html(reports: Sequence[CheckReport], view: CheckView) -> str:
         single=not several,
         models=models,
         unchecked=view.unchecked,
-        table=table_of_reports(reports, unchecked=view.unchecked) if several else None,
+        table=table,
+        verdicts=verdicts(table) if table is not None else (),
         style_words=STYLE_WORDS,
     )
 

@@ -25,7 +25,7 @@ def to_html(table: Table, terminal: bool) -> str:
         title=f"{models} on {platforms}: verdict, time and worst cause",
         name=f"{models} on {platforms}",
         about=", ".join(dict.fromkeys(c.precision.upper() for c in columns)),
-        verdicts=_verdicts(table),
+        verdicts=verdicts(table),
         table=replace(table, rows=table.by_ratio()),
         sorted_by=columns[0].title if columns else "",
         spreads=_spreads(table),
@@ -36,7 +36,8 @@ def to_html(table: Table, terminal: bool) -> str:
     )
 
 
-def _verdicts(table: Table) -> List[Verdict]:
+def verdicts(table: Table) -> List[Verdict]:
+    """What the models gain, and which meet the needs or build."""
     return [_fastest(table), _needs(table) if table.needs.text else _verdict_counts(table)]
 
 
