@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
-from typing import Dict, List
+from typing import List
 
 from edgedla.reports.page.render import render_page
 from edgedla.reports.page.verdict import Verdict
@@ -62,14 +63,10 @@ def _fastest(table: Table) -> Verdict:
     ]
     if not costed:
         return Verdict("plain", "Not costed", "No model has a predicted time here; add --cost.")
-    counts: Dict[str, int] = {}
-    for said, _, _ in costed:
-        counts[said.word] = counts.get(said.word, 0) + 1
+    counts = Counter(said.word for said, _, _ in costed)
     gaining = [entry for entry in costed if entry[0].tone == "good"]
     said, row, column = min(gaining or costed, key=lambda entry: entry[0].axes[0].ratio)
-    words = ", ".join(
-        f"{n} {word[0].lower()}{word[1:]}" for word, n in sorted(counts.items(), key=lambda item: -item[1])
-    )
+    words = ", ".join(f"{n} {word[0].lower()}{word[1:]}" for word, n in counts.most_common())
     where = f"{row.name} on {column.title}"
     answer = f"{said.text[0].lower()}{said.text[1:]}"
     if gaining:
@@ -78,10 +75,7 @@ def _fastest(table: Table) -> Verdict:
 
 
 def _verdict_counts(table: Table) -> Verdict:
-    counts: Dict[str, int] = {}
-    for _, _, cell in table.cells():
-        word = cell.verdict[1]
-        counts[word] = counts.get(word, 0) + 1
+    counts = Counter(cell.verdict[1] for _, _, cell in table.cells())
     total = sum(counts.values())
     unread = [row for row, _, cell in table.cells() if cell.verdict[1] == NOT_READ]
     failing = [(row, column, cell) for row, column, cell in table.cells() if cell.verdict[1] == DOES_NOT_BUILD]
@@ -98,8 +92,7 @@ def _verdict_counts(table: Table) -> Verdict:
         files = list(dict.fromkeys(row.name for row in unread))
         text = f"{', '.join(files[:NAMED])}{f' and {len(files) - NAMED} more' if len(files) > NAMED else ''}."
         return Verdict("bad", f"{len(unread)} of {total} not read", text)
-    best = sorted(counts.items(), key=lambda item: -item[1])
-    text = ", ".join(f"{n} {word[0].lower()}{word[1:]}" for word, n in best)
+    text = ", ".join(f"{n} {word[0].lower()}{word[1:]}" for word, n in counts.most_common())
     tone = "good" if set(counts) == {"All on the DLA"} else "plain"
     return Verdict(tone, f"All {total} build", f"{text[0].upper()}{text[1:]}.")
 
