@@ -8,7 +8,7 @@ from typing import Dict, Iterator, List, Tuple
 import click
 
 from docs.generator.markdown import code, page, plain, table
-from edgedla.cli.examples import EXAMPLES, grouped
+from edgedla.cli.examples import BELOW, EXAMPLES, grouped
 from edgedla.cli.main import EPILOG, main
 from edgedla.cli.verbs import GROUPS, VERBS
 from edgedla.text.pages import FOLDERS
@@ -68,8 +68,9 @@ def _described(path: str, found: click.Command) -> List[str]:
     ctx = click.Context(found, info_name=f"edgedla {path}")
     lines = [line for part in (found.help or "").split("\n\n") for line in (plain(part.replace("\b", "")), "")]
     lines += ["```text", " ".join(found.get_usage(ctx).replace("Usage: ", "").split()), "```", ""]
-    if path in EXAMPLES:
-        lines += ["```console", *(f"$ {line}" for line in EXAMPLES[path]), "```", ""]
+    examples = {**EXAMPLES, **BELOW}.get(path)
+    if examples:
+        lines += ["```console", *(f"$ {line}" for line in examples), "```", ""]
     groups = grouped(found, ctx)
     for title, options in groups.items():
         lines += [f"**{title}**", ""] if len(groups) > 1 else []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Dict, List, Tuple
 
 import click
@@ -71,6 +72,16 @@ EXAMPLES: Dict[str, Tuple[str, str]] = {
     "mcp": ("edgedla mcp --root models", "edgedla mcp --skill"),
     "explain": ("edgedla explain CONV006", "edgedla explain build.log"),
 }
+#: verb and command below it -> examples of those that have options to show.
+BELOW: Dict[str, Tuple[str, ...]] = {
+    "board setup": ("edgedla board setup orin1 --dry-run",),
+    "board lock": ('edgedla board lock orin1 --for 2h --note "measuring"', "edgedla board lock orin1 --release"),
+    "board report": ("edgedla board report orin1 model.onnx -o truth.html",),
+    "costs fit": ("edgedla costs fit model.onnx --evidence profile.json -o costs.json",),
+    "costs wanted": ("edgedla costs wanted --target orin-nx-16gb -o measure.sh",),
+    "acceptance ingest": ("edgedla acceptance ingest truth.tar.gz",),
+    "rules list": ("edgedla rules list --kind convolution",),
+}
 #: Below this number of options one list is easier to read.
 FEWEST = 12
 FIRST = "Options"
@@ -107,7 +118,7 @@ class Shown(click.Command):
         whole = self.help or ""
         self.help, _, rest = whole.partition("\n\n")
         super().format_help_text(ctx, formatter)
-        with formatter.section("Examples"):
+        with formatter.section("Examples") if self.examples else nullcontext():
             for line in self.examples:
                 formatter.write(f"{'':{formatter.current_indent}}{line}\n")
         self.help = rest

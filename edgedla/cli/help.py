@@ -6,7 +6,7 @@ import copy
 import math
 import re
 import sys
-from typing import Sequence, Set
+from typing import Sequence, Set, Tuple
 
 import click
 
@@ -57,7 +57,7 @@ def _words(text: str) -> Set[str]:
 
 def with_topics(verb: str, command: click.Command) -> click.Command:
     """The command; its `--help` begins with examples, groups options, and ends with its documentation page and related topics."""
-    from edgedla.cli.examples import EXAMPLES, Shown
+    from edgedla.cli.examples import BELOW, EXAMPLES
     from edgedla.cli.terminal.topics import topics_of
     from edgedla.errors import RuleError
     from edgedla.text.pages import page_url
@@ -68,11 +68,19 @@ def with_topics(verb: str, command: click.Command) -> click.Command:
         names = []
     lines = [f"Topics (edgedla help TOPIC): {', '.join(names)}."] if names else []
     lines += [f"Page: {page_url('command', verb)}"] if page_url("command", verb) else []
-    kind = type(command)
-    shown = type(kind.__name__, (Shown, kind), {"examples": EXAMPLES.get(verb, ())})
-    complete = copy.copy(command)
-    complete.__class__ = shown
+    complete = _shown(command, EXAMPLES.get(verb, ()))
+    if isinstance(complete, click.Group):
+        complete.commands = {n: _shown(c, BELOW.get(f"{verb} {n}", ())) for n, c in complete.commands.items()}
     complete.epilog = "\n\n".join([*([command.epilog] if command.epilog else []), *lines])
+    return complete
+
+
+def _shown(command: click.Command, examples: Tuple[str, ...]) -> click.Command:
+    """The command as its help shows it: with these examples and groups of options."""
+    from edgedla.cli.examples import Shown
+
+    complete, kind = copy.copy(command), type(command)
+    complete.__class__ = type(kind.__name__, (Shown, kind), {"examples": examples})
     return complete
 
 

@@ -14,7 +14,7 @@ import click
 import pytest
 
 from edgedla.cli import main
-from edgedla.cli.examples import EXAMPLES, FEWEST, GROUPS, grouped
+from edgedla.cli.examples import BELOW, EXAMPLES, FEWEST, GROUPS, grouped
 from edgedla.cli.verbs import VERBS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -23,7 +23,7 @@ DETECTOR = ROOT / "examples" / "00_shapes_detector"
 NOT_RUN = ("--board", "--view", "edgedla monitor", "edgedla board", "edgedla convert", "edgedla mcp", "truth.tar.gz", "edgedla doctor",
            "edgedla costs fit", "--profile costs.json", "pipeline.yaml")  # fmt: skip
 LONG = ("deploy",)
-LINES = [line for examples in EXAMPLES.values() for line in examples]
+LINES = list(dict.fromkeys(line for examples in (*EXAMPLES.values(), *BELOW.values()) for line in examples))
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +63,19 @@ def test_help_shows_the_examples_before_the_options(verb: str, capsys: pytest.Ca
     shown = capsys.readouterr().out
     assert shown.index("\nExamples:\n") < shown.index("\nOptions:\n")
     assert [line for line in EXAMPLES[verb] if f"\n  {line}\n" not in shown] == []
+
+
+def test_every_command_below_a_verb_shows_its_examples(capsys: pytest.CaptureFixture[str]) -> None:
+    context = click.Context(main.main)
+    verbs = {verb: main.main.get_command(context, verb) for verb in VERBS}
+    assert set(BELOW) <= {
+        f"{verb} {name}" for verb, command in verbs.items() for name in getattr(command, "commands", ())
+    }
+    for words, lines in BELOW.items():
+        assert all(line.startswith(f"edgedla {words} ") or line == f"edgedla {words}" for line in lines)
+        assert main.exit_code_of([*words.split(), "--help"]) == 0
+        shown = capsys.readouterr().out
+        assert [line for line in lines if f"\n  {line}\n" not in shown] == []
 
 
 @pytest.mark.parametrize("verb", VERBS)
