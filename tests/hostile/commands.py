@@ -54,6 +54,7 @@ COMMANDS: Dict[str, Tuple[Tuple[str, ...], ...]] = {
     "monitor": (("--count", "1"),),
     "doctor": ((),),
     "completion": (("bash",),),
+    "hub": (("list",), ("get", "resnet18")),
     # Without --skill it answers until its client goes.
     "mcp": (("--skill",),),
     "explain": (("{log}",),),
