@@ -198,7 +198,7 @@ def build(models: Tuple[str, ...], **given: Any) -> int:
         def page(result: Quantized) -> str:
             return render_quantized(result, "html")
 
-        with waiting("reading the model") as work:
+        with waiting("searching for scales") as work:
             request = click.get_current_context().with_resource(searched(model, request, say, work.show, page))
     if given["plan_only"]:
         plans = plan_stages(model, request, say=say)

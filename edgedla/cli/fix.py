@@ -154,7 +154,7 @@ def fix(models: Tuple[str, ...], **given: Any) -> int:
     from edgedla.reports.fixes.text import headline, subject
 
     model = as_file(models[0], given["shapes"], given["batch"])
-    with waiting("reading the model") as work:
+    with waiting("fixing") as work:
         result = fix_model(
             model,
             precision=precision,

@@ -179,3 +179,4 @@ def test_the_time_left_is_that_of_the_phase_at_its_pace(monkeypatch: pytest.Monk
     for done, of in ((10, 10), (12, 10)):
         work.show("sweeping", done, of)
         assert work.left_s() is None, "a search may take more trials than it named"
+        assert work.what == "checking", "the phase is over; the command is not"

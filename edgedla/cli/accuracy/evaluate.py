@@ -82,5 +82,5 @@ def _evaluated(opened: Any, other: Any, metric: Any, data: str, given: Dict[str,
         agreed(made_for, pictures.to_dict(), "--preprocess")
     require_pictures(data, pictures, given["classes"])
     samples = open_samples(data, opened.inputs, made_for or pictures, given["limit"], given["classes"])
-    with waiting("reading the model") as work:
+    with waiting("evaluating") as work:
         return run(opened, samples, metric, other, partial(work.show, "evaluating"), given["max_drop"])

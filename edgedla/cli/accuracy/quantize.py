@@ -124,7 +124,7 @@ def quantize(model: str, out: Optional[str], data: Optional[str], holdout: Optio
     }  # fmt: skip
     same = {f.name: given[f.name] for f in fields(QuantizeRequest) if f.name in given}
     request = QuantizeRequest(**{**same, **named})
-    with waiting("reading the model") as work:
+    with waiting("quantizing") as work:
         result = run(model, data, request, holdout=holdout, absmax=absmax, say=say, progress=work.show)
     if cache is not None:
         result = replace(result, notes=(*cache.notes, *result.notes))

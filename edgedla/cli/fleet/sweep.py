@@ -130,7 +130,7 @@ def sweep(
     _require_writable(outputs, folder)
     if given["fresh"]:
         Journal(journal).remove()
-    with nullcontext() if given["quiet"] else waiting("reading") as work:
+    with nullcontext() if given["quiet"] else waiting("sweeping") as work:
         rows = run_sweep(
             tasks,
             limits=Limits(

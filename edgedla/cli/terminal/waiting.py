@@ -23,14 +23,15 @@ class Work:
     """A phase and its pieces, which the line shows: set by the thread that works, read by the one that draws."""
 
     def __init__(self, what: str, of: int) -> None:
-        self.what, self.done, self.of = what, 0, of
+        self._command, self.what, self.done, self.of = what, what, 0, of
         self._first, self._began = 0, time.monotonic()
 
     def show(self, what: str, done: int, of: int) -> None:
         """Says how many pieces of a phase are done. What is done when a phase begins cost no time."""
         if what != self.what:
             self._first, self._began = done, time.monotonic()
-        self.what, self.done, self.of = what, done, of
+        # Behind a phase's last piece only the command is known to be under way.
+        self.what, self.done, self.of = (what, done, of) if done < of else (self._command, 0, 1)
 
     def left_s(self) -> Optional[float]:
         """Seconds to the end of the phase at its pace so far; None where nothing tells."""
