@@ -17,8 +17,10 @@ from edgedla.placement.deadline import NEVER
 from edgedla.placement.problem.evaluate import evaluate
 from edgedla.placement.problem.goal import INFINITY
 from edgedla.placement.problem.problem import Flow, Item, Problem
+from edgedla.placement.solvers.bounds.fractional import floor_on
 from edgedla.placement.solvers.bounds.prices import Prices
 from edgedla.placement.solvers.bounds.weights import weights_around
+from edgedla.placement.solvers.busiest.engine_search import EngineSearch
 from edgedla.placement.solvers.busiest.pooled_cores import PooledCores
 from edgedla.placement.solvers.busiest.rows import first_row, merged_rows
 from edgedla.placement.solvers.busiest.solve_stream import solve_stream
@@ -236,3 +238,23 @@ def test_the_pool_guides_models_of_one_rate() -> None:
     two = replace(problem, models=("a", "b"), rates=(1.0, 1.0))
     assert pooled(two).guides
     assert not pooled(replace(two, rates=(1.0, 2.0))).guides
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_narrow_beams_end_near_the_bound_before_any_wide_look(seed: int) -> None:
+    """A chain of 40 items, every fourth of which may not run on a core."""
+    rng = random.Random(seed)
+    times = [(rng.uniform(20, 60), rng.uniform(40, 90)) for _ in range(40)]
+    items = tuple(
+        Item(f"i{i}", 0, (i,), ALL[:1] if i % 4 == 3 else ALL, {"GPU": cost(gpu), "DLA": cost(dla)})
+        for i, (gpu, dla) in enumerate(times)
+    )
+    between = {("GPU", "DLA"): cost(2), ("DLA", "GPU"): cost(2), ("DLA", "DLA"): Cost()}
+    flows = tuple(Flow(f"t{i}", 0, i, (i + 1,), False, between) for i in range(39))
+    bare = Problem(items, flows, (), lambda p, c, m: (m,), ("net",), cost(4))
+    problem = replace(bare, grouping=regroup(bare, "int8"))
+    search = EngineSearch(problem, STREAM, ALL, *floor_on(problem, STREAM, ALL), NEVER)
+    narrow = min(period(problem, evaluate(problem, a)) for found in search.first_looks(INFINITY) for a in found)
+    best = solve_stream(problem, STREAM).value
+    assert search.bound <= best * (1 + 1e-9)
+    assert narrow <= best * 1.03

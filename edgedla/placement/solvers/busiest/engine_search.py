@@ -14,7 +14,7 @@ from edgedla.placement.solvers.bounds.latency_limit import LatencyLimit, most_in
 from edgedla.placement.solvers.bounds.prices import Prices
 from edgedla.placement.solvers.bounds.weights import TELLING, WIDE, best_prices, stretched
 from edgedla.placement.solvers.busiest.loads_ahead import LoadsAhead
-from edgedla.placement.solvers.busiest.pooled_cores import LEAST_STEP, STEP, Guided, PooledCores
+from edgedla.placement.solvers.busiest.pooled_cores import LEAST_STEP, MOST_STEP, STEP, Guided, PooledCores
 from edgedla.placement.solvers.busiest.sweep import beam, sweep
 from edgedla.placement.solvers.states.frontier import Frontier
 from edgedla.placement.solvers.states.state_arrays import StateArrays
@@ -22,6 +22,9 @@ from edgedla.placement.solvers.states.state_graph import StateGraph, prices_of
 
 #: Widths of the first two beams: one shows which weights matter, one finds good placements. Later guided ones double.
 BEAMS = 250, 1_000
+
+#: Widths of the narrow guided beams, which come first: they take tenths of a second and mostly end within 3 % of the bound.
+NARROW: Tuple[int, ...] = (16, 150)
 
 
 class EngineSearch:
@@ -90,11 +93,27 @@ class EngineSearch:
             self.stopped = self.deadline.passed
             yield self._pool.divided()
             if self.guided:
+                yield from self._narrow_beams(limit)
                 return
         self._refine()
         yield ()
         for width in BEAMS:
             yield self._beam(limit, width, False)
+
+    def _narrow_beams(self, limit: float) -> Iterator[Tuple[Tuple[str, ...], ...]]:
+        """What guided beams find with the cheap prices: up to the pool's last limit, if that is beyond the bound."""
+        assert self._pool is not None
+        for width in NARROW:
+            reach = min(limit, self.bound * (1 + MOST_STEP))
+            known = self._pool.known
+            if self.stopped or not self._guide_to(
+                min(known, reach) if known > self.bound * (1 + LEAST_STEP) else reach
+            ):
+                return
+            assignments = self._beam(self._guided, width, False, self._guide)
+            if assignments:
+                yield assignments
+                return
 
     def look(self, limit: float, width: int, most_states: int) -> Sequence[Tuple[str, ...]]:
         """The best placements of a sweep of this width over the states, empty if it finds none below `limit`. Raises `bound`.

@@ -92,10 +92,6 @@ class _Found(NamedTuple):
     graph: StateGraph
     fronts: LoadsAhead
 
-    @property
-    def states(self) -> int:
-        return sum(len(states) for states in self.graph.states)
-
 
 class PooledCores:
     """The placements on a set of engines with both cores, pooled into one core.
@@ -143,6 +139,11 @@ class PooledCores:
         return tuple(tuple(of[d and 1 + (i >= cut)] for i, d in enumerate(devices)) for cut in cuts)
 
     @property
+    def known(self) -> float:
+        """The limit of the last look; 0 if that found nothing to guide."""
+        return 0.0 if self._found is None else self._found.limit
+
+    @property
     def guides(self) -> bool:
         """True if the pool can guide: only where loadables of all models have one price."""
         return len(set(self._arrays.frontier.problem.rates)) == 1
@@ -150,7 +151,11 @@ class PooledCores:
     def guide(self, arrays: StateArrays, limit: float, deadline: Deadline) -> Optional[Guided]:
         """`arrays` with the pool's bounds for each state; None if the pool has no states, too many, or no time."""
         found = self._found
-        if found is None or found.limit < limit or (found.states > MOST_STATES and found.limit > limit * (1 + STEP)):
+        if (
+            found is None
+            or found.limit < limit
+            or (sum(map(len, found.graph.states)) > MOST_STATES and found.limit > limit * (1 + STEP))
+        ):
             self._look(limit, deadline)
         if self._found is None:
             return None

@@ -10,12 +10,7 @@ import numpy as np
 def best_pairs(
     loads: Sequence[np.ndarray], factors: np.ndarray, names: Sequence[Sequence[str]]
 ) -> List[Tuple[float, int, int]]:
-    """(a lower bound of the makespan, placement of each model) of all pairs, lowest first.
-
-    Args:
-        loads: per model, (placements, devices).
-        names: per model, the devices.
-    """
+    """(a lower bound of the makespan, placement of each model) of all pairs, lowest first; `loads`: (placements, devices) per model."""
     first, second = (np.arange(len(of_model)) for of_model in loads)
     pairs = np.repeat(first, len(second)), np.tile(second, len(first))
     times = [of_model[p] * factors for of_model, p in zip(loads, pairs)]

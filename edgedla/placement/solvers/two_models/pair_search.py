@@ -54,8 +54,9 @@ class PairSearch:
             # A narrow look takes a fraction of the time of the turns, and mostly finds what they would.
             labels = LabelRounds(pair, self._weights, self._weighed)
             self.bound = labels.dive(self.bound, pair.deadline)
-        # Labels need the time: they find shorter pairs as well, and prove them.
-        self._improve(turns, pair.deadline.to_prepare if labels else pair.deadline)
+        if labels is None or pair.limit > self.bound * (1 + LEAST_STEP):
+            # Labels need the time: they find shorter pairs as well, and prove them.
+            self._improve(turns, pair.deadline.to_prepare if labels else pair.deadline)
         self._look_in_any_order(turns)
         if labels and self._is_open:
             self.bound = labels.run(self.bound, pair.deadline)
