@@ -11,7 +11,6 @@ from edgedla.placement.problem.problem import Problem
 from edgedla.placement.solvers.bounds.fractional import GRID, simplex
 from edgedla.placement.solvers.bounds.prices import Prices
 from edgedla.placement.solvers.bounds.weights import climbed, moved
-from edgedla.placement.solvers.busiest.rows import Rows
 from edgedla.placement.solvers.states.frontier import Frontier
 
 
@@ -55,12 +54,12 @@ class LatencyLimit:
         prices = Prices(self._frontier, rows[:, :-1] * factors + rows[:, -1:])
         return prices.root - rows[:, -1] * self.most_us
 
-    def keeps(self, i: int, states: Any, rows: Rows) -> np.ndarray:
-        """Which partial placements of the items before i may stay within `most_us`; rows.state indexes `states`."""
-        return self.may_pass(i, states, rows.loads[:, 0] + rows.pool, rows.state)
+    def keeps(self, i: int, states: Any, behind_us: np.ndarray, state: Optional[np.ndarray] = None) -> np.ndarray:
+        """Which partial placements of the items before i may stay within `most_us`, from the sum of each one's loads.
 
-    def may_pass(self, i: int, states: Any, behind_us: np.ndarray, state: Optional[np.ndarray] = None) -> np.ndarray:
-        """As `keeps`, from each partial placement's sum of loads; without `state`, one sum per state."""
+        Args:
+            state: the index of each one's state; by default, one sum per state is given.
+        """
         ahead = self._prices.rest(i, states)[:, 0]
         kept: np.ndarray = behind_us + (ahead if state is None else ahead[state]) <= self.most_us
         return kept

@@ -69,8 +69,8 @@ class Prices:
         self._charged = np.array([[weights[:, d if a and d else 0] for d in range(size)] for a in range(size)])
         self._readers = [tuple(sorted(f.consumers)) for f in problem.flows]
         self._share = [self._shares(i) for i in range(len(problem.items))]
-        self._message: List[Optional[np.ndarray]] = [None] * len(problem.flows)
-        self._own: List[Optional[np.ndarray]] = [None] * len(problem.items)
+        self._message: List[np.ndarray] = [np.empty(0)] * len(problem.flows)
+        self._own: List[np.ndarray] = [np.empty(0)] * len(problem.items)
         self._torn = self._links()
         for i in reversed(range(len(problem.items))):
             self._own[i] = self._subtree(i)
@@ -124,8 +124,8 @@ class Prices:
         prices = copy(self)
         prices.weights, prices.along, prices.used = self.weights[which], self.along[which], np.zeros(len(which), int)
         prices.unused, prices._loadable_us = self.unused[which], self._loadable_us[which]
-        prices._message = [None if m is None else m[..., which] for m in self._message]
-        prices._own = [None if o is None else o[..., which] for o in self._own]
+        prices._message = [m[..., which] for m in self._message]
+        prices._own = [o[..., which] for o in self._own]
         prices._torn = {key: cost[..., which] for key, cost in self._torn.items()}
         prices._constant, prices._charged = self._constant[:, which], self._charged[..., which]
         return prices
@@ -177,9 +177,7 @@ class Prices:
                 if flow.is_output and d:
                     subtree[d] += w[:, 0] * flow.cost(f.devices[d], "GPU").latency_us * rate
                     has |= 1
-                message = self._message[k]
-                assert message is not None
-                subtree[d] += message[0, d, has]
+                subtree[d] += self._message[k][0, d, has]
         return subtree
 
     def _messages(self, k: int, sources: Sequence[int]) -> np.ndarray:
@@ -215,16 +213,12 @@ class Prices:
             item = problem.items[i]
             constant[i] = constant[i + 1]
             if not f.into[i]:
-                subtree = self._own[i]
-                assert subtree is not None
-                constant[i] += subtree.min(axis=0)
+                constant[i] += self._own[i].min(axis=0)
             needs = needs or (bool(item.layers) and f.allowed[i] == (0,))
             called[i] = needs
             if i == 0 or problem.items[i - 1].model != item.model:
                 for k in begins.get(item.model, ()):
-                    message = self._message[k]
-                    assert message is not None
-                    constant[i] += message[0, 0, 1]
+                    constant[i] += self._message[k][0, 0, 1]
                 if needs:
                     constant[i] += self.weights[:, 0] * f.engine_us * problem.rates[item.model]
                 needs, called[i] = False, False
@@ -232,9 +226,7 @@ class Prices:
 
     def own(self, i: int) -> np.ndarray:
         """(devices, weights): the minimum for an item and everything that depends on it, by the item's device."""
-        own = self._own[i]
-        assert own is not None
-        return own
+        return self._own[i]
 
     def message(
         self, k: int, readers: Sequence[int], source: int, has: int, on_core: FrozenSet[int] = frozenset()
@@ -272,9 +264,7 @@ class Prices:
         item_at = {j: a for a, j in enumerate(f.live_items[i])}
         for a, k in enumerate(f.live_flows[i]):
             producer = f.problem.flows[k].producer
-            message = self._message[k]
-            assert message is not None
-            messages = message[bisect_left(self._readers[k], i)]
+            messages = self._message[k][bisect_left(self._readers[k], i)]
             source = 0 if producer is None else states[:, columns.device(item_at[producer])]
             least += messages[source, states[:, columns.paid_at + a]]
         if i == 0 or i == len(f.problem.items):

@@ -56,7 +56,7 @@ def beam(
         bound = np.maximum(rows.bound, prices.bounds(rows, rest))
         keep = bound < limit
         if all_loads is not None:
-            keep &= all_loads.keeps(i + 1, targets, rows)
+            keep &= all_loads.keeps(i + 1, targets, rows.loads[:, 0] + rows.pool, rows.state)
         rows = rows._replace(bound=bound).take(keep)
         kind = arrays.kinds(targets)
         rows = rows.take(np.lexsort((*rows.loads.T[::-1], kind[rows.state])))
@@ -128,7 +128,8 @@ def sweep(
         rows = continued(edges, rows, graph.symmetric[i + 1])
         rows = _bounded(rows, graph, fronts, i + 1, limit)
         if all_loads is not None:
-            rows = rows.take(all_loads.keeps(i + 1, graph.states[i + 1], rows))
+            behind_us = rows.loads[:, 0] + rows.pool
+            rows = rows.take(all_loads.keeps(i + 1, graph.states[i + 1], behind_us, rows.state))
         kind = graph.kinds(i + 1)
         rows = rows.take(np.lexsort((*rows.loads.T[::-1], kind[rows.state])))
         rows = rows.take(undominated(kind[rows.state], rows.loads, rows.pool))

@@ -105,7 +105,7 @@ class StateGraph:
             keep = bound < limit
             if all_loads is not None:
                 behind_us = least_by(edges.target, behind_us[of] + edges.load.sum(axis=1)[:, None], len(targets))
-                keep &= all_loads.may_pass(i + 1, targets, behind_us[:, 0])
+                keep &= all_loads.keeps(i + 1, targets, behind_us[:, 0])
             most = most_states if count < ALL_STATES else min(most_states, BEYOND)
             if keep.sum() > most:
                 last = np.sort(bound[keep])[most]
