@@ -161,7 +161,8 @@ def work_of(layer: Layer, graph: LayerGraph, element_bytes: float) -> Work:
     known = layer.type in WORK_CLASS
     if name == "multiply":
         return _multiply(layer, graph, element_bytes, activations, written)
-    if name == "copy" and _only_view(layer):
+    transposes = layer.params.get("first_transpose") or layer.params.get("second_transpose")
+    if name == "copy" and layer.type == "SHUFFLE" and not transposes:
         name = "free"
     if name == "free":
         return Work(name, known=known)
@@ -261,8 +262,3 @@ def _channels(layer: Layer, kind: Kind) -> Tuple[int, int]:
     in_channels = int(getattr(kind, "in_channels", 0)) or kind.in_chw[0]
     out_channels = int(getattr(kind, "out_channels", 0)) or kind.out_chw[0]
     return max(in_channels // groups, 1), max(out_channels, 1)
-
-
-def _only_view(layer: Layer) -> bool:
-    """A SHUFFLE that only reshapes."""
-    return layer.type == "SHUFFLE" and not (layer.params.get("first_transpose") or layer.params.get("second_transpose"))

@@ -62,6 +62,8 @@ _OF_A_PLUGIN = (
     "`build --backend trtexec` in FP16 or with --calib go without ONNX Runtime; `edgedla help plugins` says how to quantise it"
 )
 _UNIMPLEMENTED = "Could not find an implementation for "
+#: Of a library without the model's operator set, or the Quantize of it, which INT8 is simulated by.
+_NEWER = _UNIMPLEMENTED + r"(Quantize|Dequantize)Linear\(|Opset \d+ is under development"
 _NEW_OPSET = (
     "the model's operator set is too new for ONNX Runtime, or for the INT8 that is simulated in it: `edgedla fix MODEL --opset 17 -o OUT` "
     "writes an older one"
@@ -141,7 +143,7 @@ def open_session(
     try:
         session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     except Exception as e:
-        hint = _OF_A_PLUGIN if _lacks_operator(str(e)) else _NEW_OPSET if _is_newer(str(e)) else None
+        hint = _OF_A_PLUGIN if _lacks_operator(str(e)) else _NEW_OPSET if re.search(_NEWER, str(e)) else None
         raise ModelError(f"ONNX Runtime refuses the model: {in_words(e)}", hint=hint) from e
     if getattr(session, "_model_bytes", None):
         # onnxruntime keeps these bytes, as large as all weights, for a change of providers, which never happens here.
@@ -157,11 +159,6 @@ def is_unimplemented(error: ModelError) -> bool:
     be right.
     """
     return _UNIMPLEMENTED in error.what
-
-
-def _is_newer(text: str) -> bool:
-    """Whether it lacks the model's operator set, or the Quantize of it, which INT8 is simulated by."""
-    return re.search(_UNIMPLEMENTED + r"(Quantize|Dequantize)Linear\(|Opset \d+ is under development", text) is not None
 
 
 def _lacks_operator(text: str) -> bool:

@@ -75,12 +75,13 @@ def ssh_command(address: Address, command: str) -> List[str]:
 def explain(stderr: str, address: Address) -> EnvironmentMissing:
     """The cause of a failed connection, from ssh's own messages."""
     last_words = " ".join(stderr.split())[-500:].replace("ssh: ", "", 1)
+    known = f"'[{address.host}]:{address.port}'" if address.port not in (None, 22) else address.host
     for text, what, hint in CAUSES:
         if text in stderr:
             return EnvironmentMissing(
                 f"no connection: {what}",
                 where=f"board {address}",
-                hint=f"{hint.format(login=login_of(address), known=_known_hosts_name(address))}\n  ssh: {last_words}",
+                hint=f"{hint.format(login=login_of(address), known=known)}\n  ssh: {last_words}",
             )
     return EnvironmentMissing(f"no connection: {last_words or 'ssh gave no reason'}", where=f"board {address}")
 
@@ -89,11 +90,6 @@ def login_of(address: Address) -> str:
     """The address in the form that ssh and ssh-copy-id accept."""
     login = (f"{address.user}@" if address.user else "") + address.host
     return (f"-p {address.port} " if address.port else "") + shlex.quote(login)
-
-
-def _known_hosts_name(address: Address) -> str:
-    """The host's name in known_hosts."""
-    return f"'[{address.host}]:{address.port}'" if address.port not in (None, 22) else address.host
 
 
 def _base() -> List[str]:

@@ -109,7 +109,8 @@ def _offences(report: CheckReport, max_loadables: Optional[int], max_gpu_layers:
     if not report.platform.has_dla:
         return [report.platform.no_dla or "there is no DLA"]
     lines: List[str] = []
-    on_gpu = [x for x in report.layers if x.placed is Placed.GPU and not _excused(x, gpu)]
+    excused = [any(fnmatchcase(x.source.module if x.source else "", pattern) for pattern in gpu) for x in report.layers]
+    on_gpu = [x for x, may in zip(report.layers, excused) if x.placed is Placed.GPU and not may]
     if len(on_gpu) > max_gpu_layers:
         lines.append(f"layers on the GPU: {len(on_gpu)}, allowed: {max_gpu_layers}")
         # Causes first: layers that are on the GPU because of another layer are fixed with it.
@@ -129,11 +130,6 @@ def _offences(report: CheckReport, max_loadables: Optional[int], max_gpu_layers:
 
 def _cutting(report: CheckReport) -> List[int]:
     return [i for i, x in enumerate(report.layers) if x.placed is Placed.GPU and x.cause.is_root]
-
-
-def _excused(layer: LayerReport, patterns: Sequence[str]) -> bool:
-    module = layer.source.module if layer.source is not None else ""
-    return any(fnmatchcase(module, pattern) for pattern in patterns)
 
 
 def _line(layer: LayerReport) -> str:

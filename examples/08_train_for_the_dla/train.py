@@ -22,6 +22,7 @@ import keeping
 import network
 import numpy as np
 import pictures
+import sparse
 import torch
 from accelerate import Accelerator, DistributedDataParallelKwargs
 from accelerate.local_sgd import LocalSGD
@@ -156,7 +157,7 @@ class Progress:
 
     def train(
         self, module: nn.Module, batches: Batches, epochs: int, rate: float, decay: float,
-        validate: Optional[Callable[[nn.Module], np.ndarray]] = None, **more: Any,
+        validate: Optional[Callable[[nn.Module], np.ndarray]] = None, mask: Optional[sparse.Mask] = None, **more: Any,
     ) -> nn.Module:  # fmt: skip
         parts = self.accelerator
         optimizer = torch.optim.AdamW(module.parameters(), rate, weight_decay=decay)
@@ -170,7 +171,7 @@ class Progress:
             updates = steps / more.get("local_steps", 1)
             average = keeping.Average(parts.unwrap_model(prepared), max(1 - 2.3 / updates, 0.0))
             parts.register_for_checkpointing(average)
-            more["after_step"] = average.update
+            more["after_step"] = lambda: (mask is None or mask.apply(), average.update())
         done = self._resumed()
         if validate is not None and done == 0:
             self._keep(parts.unwrap_model(prepared), validate, 0)
@@ -254,12 +255,13 @@ def main() -> None:
     trained = getattr(trained, "_orig_mod", trained)
     fp32 = top1(trained, held, classes, batches)
     teacher = _copy(trained) if given.distill else None
+    mask = sparse.Mask(trained) if given.sparse else None
     calibration = batches.inputs(batches.x[:200]).cpu()
     prepared = prepare_qat(trained, one.to(accelerator.device), given.target, calibration=[calibration])
     rounded = Progress(accelerator, given.out / "qat")
     rounded.begins_with(keeping.digest(trained))
     qat = rounded.train(
-        prepared, batches, given.qat_epochs, given.qat_rate, 0.0, teacher=teacher, **more,
+        prepared, batches, given.qat_epochs, given.qat_rate, 0.0, teacher=teacher, mask=mask, **more,
         validate=lambda module: validation(module, x[count:], y[count:], batches),
     )  # fmt: skip
     # The figure that is published is the artifact's own, to the last picture.
@@ -296,6 +298,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--rate", type=float, default=3e-3)
     parser.add_argument("--qat-rate", type=float, default=1.5e-3)
     parser.add_argument("--distill", action="store_true", help="QAT also learns from the FP32 network's answers")
+    parser.add_argument(
+        "--sparse", action="store_true", help="QAT with 2:4 sparse weights, for `build --sparsity enable`"
+    )
     parser.add_argument("--mixed-precision", choices=("no", "bf16", "fp16"), default="no")
     parser.add_argument("--channels-last", action="store_true")
     parser.add_argument("--compile", action="store_true")

@@ -17,6 +17,9 @@ import pytest
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'edgedla[torch]'")
 pytest.importorskip("accelerate", reason="Accelerate is not installed")
 
+from edgedla.graph.layer_graph import SPARSE  # noqa: E402
+from edgedla.importers import load_onnx  # noqa: E402
+
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "08_train_for_the_dla"
 
 
@@ -82,6 +85,7 @@ def test_the_example_trainer_resumes_and_its_artifact_has_its_accuracy(tmp_path:
         ("--distill", "--detect-nan", "--compress", "fp16", "--bucket-mb", "1", "--dropout", "0"),
         ("--accumulate", "2", "--rate", "0.001", "--qat-rate", "0.0005", "--target", "orin-nx-16gb"),
         ("--sync-bn", "--local-steps", "2"),
+        ("--sparse", "--qat-epochs", "2"),
     ],
     ids=lambda flags: flags[0],
 )
@@ -89,7 +93,11 @@ def test_every_flag_of_the_trainer_reaches_an_artifact(flags: Tuple[str, ...], t
     run(tmp_path, str(EXAMPLE / "pictures.py"), "small.npz", "--train", "64", "--held-out", "8")
     train = [str(EXAMPLE / "train.py"), "small.npz", "--out", "run", "--width", "0.25", "--batch", "24"]
     run(tmp_path, *train, "--epochs", "1", "--qat-epochs", "1", *flags)
-    assert (tmp_path / "run" / "model.onnx").exists()
+    graph = load_onnx(tmp_path / "run" / "model.onnx", trt=(10, 3))
+    convolutions = [x for x in graph.layers if x.type == "CONVOLUTION" and x.params["groups"] == 1]
+    # The first convolution reads three channels.
+    sparse = [x for x in convolutions if SPARSE in x.params]
+    assert len(sparse) == (len(convolutions) - 1 if "--sparse" in flags else 0)
 
 
 @pytest.mark.slow

@@ -52,7 +52,7 @@ class OnnxFile:
         where: the path, for messages.
         folder: folder of the file; None for a model that came from no file.
         sha256: of the file's or the given bytes, hex; "" for a ModelProto.
-        sparse: names of the 2:4 sparse initializers; none are known of a ModelProto.
+        sparse: names of the 2:4 sparse initializers and Constants; none are known of a ModelProto.
     """
 
     model: Any
@@ -75,7 +75,7 @@ def read(model: Any) -> OnnxFile:
     if isinstance(model, (bytes, bytearray, memoryview)):
         data = bytes(model)
         proto = parse(data, "<bytes>")
-        sparse = sparse_weights(proto.graph.initializer, data)
+        sparse = sparse_weights(proto.graph, data)
         digest = hashlib.sha256(data).hexdigest()
         return OnnxFile(proto, proto.graph.name or "model", "<bytes>", None, digest, sparse=sparse)
     if hasattr(model, "graph") and hasattr(model, "opset_import"):
@@ -135,7 +135,7 @@ def _read_path(path: Path) -> OnnxFile:
             sha256 = _sha256(f)
             with mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ) as data:
                 proto = parse(data, where)
-                sparse = sparse_weights(proto.graph.initializer, data)
+                sparse = sparse_weights(proto.graph, data)
     except (OSError, ValueError) as e:
         # ValueError: something that cannot be mapped.
         raise ModelError(f"the file cannot be read: {_why(e)}", where=where) from e

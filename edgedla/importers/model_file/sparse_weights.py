@@ -6,36 +6,35 @@ import struct
 from typing import Any, FrozenSet, Iterable, Iterator, Set, Tuple
 
 from edgedla.importers.model_file.wire import Malformed, fields
+from edgedla.importers.network.known import volume_of
 from edgedla.importers.values import ONNX_TYPES
 
 #: ONNX element type -> its code, the same for struct and NumPy.
 CODES = {ONNX_TYPES["FLOAT"]: "f", ONNX_TYPES["FLOAT16"]: "e", ONNX_TYPES["INT8"]: "b"}
-#: Field numbers of ModelProto, GraphProto and TensorProto.
-GRAPH, INITIALIZER, RAW_DATA = 7, 5, 9
+#: Field numbers: graph of ModelProto; node, initializer of GraphProto; attribute of NodeProto, its tensor; raw data of a TensorProto.
+GRAPH, NODE, INITIALIZER, ATTRIBUTE, TENSOR, RAW_DATA = 7, 1, 5, 5, 5, 9
 #: Operators that leave zeros where they are.
 KEEPING_ZEROS = frozenset({"Cast", "DequantizeLinear", "Identity", "QuantizeLinear"})
 
 
-def sparse_weights(initializers: Iterable[Any], data: Any) -> FrozenSet[str]:
-    """Names of a model's 2:4 sparse initializers; those in external files are not looked at. TensorRT Developer Guide 8.5.
+def sparse_weights(graph: Any, data: Any) -> FrozenSet[str]:
+    """Names of the 2:4 sparse initializers and Constants; what is in external files is not looked at. TensorRT Developer Guide 8.5.
 
     Args:
-        initializers: of the model in `data`, in their order; their payload may be missing.
+        graph: GraphProto of the model in `data`; the payload of its tensors may be missing.
         data: bytes or an mmap of the whole model. Of dense weights some 16 bytes are read.
     """
     found = set()
-    for tensor, (start, stop) in zip(initializers, _payloads(data)):
+    for name, tensor, (start, stop) in _constants(graph, data):
         code, dims = CODES.get(tensor.data_type), tuple(tensor.dims)
         if code is None or len(dims) < 3 or dims[1] < 4 or min(dims) < 1:
             continue
-        taps, size = 1, struct.calcsize(code)
-        for dim in dims[2:]:
-            taps *= dim
+        taps, size = volume_of(dims[2:]), struct.calcsize(code)
         if stop - start != dims[0] * dims[1] * taps * size:
             continue
         first = [struct.unpack_from(f"<{code}", data, start + i * taps * size)[0] for i in range(4)]
         if sum(value != 0 for value in first) <= 2 and _all_sparse(data, start, dims[:2], taps, code):
-            found.add(tensor.name)
+            found.add(name)
     return frozenset(found)
 
 
@@ -48,16 +47,35 @@ def reads_of(weights: FrozenSet[str], nodes: Iterable[Any]) -> Set[str]:
     return carried
 
 
-def _payloads(data: Any) -> Iterator[Tuple[int, int]]:
-    """(start, end) of the raw data of each initializer, both 0 where it has none."""
+def _constants(graph: Any, data: Any) -> Iterator[Tuple[str, Any, Tuple[int, int]]]:
+    """(name, TensorProto, place of its raw data) of each initializer and Constant."""
+    initializers, nodes = iter(graph.initializer), iter(graph.node)
     try:
-        for number, _, graph, end in fields(data, 0, len(data)):
-            for inner, _, tensor, stop in fields(data, graph, end) if number == GRAPH else ():
+        for number, _, whole, end in fields(data, 0, len(data)):
+            for inner, _, start, stop in fields(data, whole, end) if number == GRAPH else ():
                 if inner == INITIALIZER:
-                    raw = [place[2:] for place in fields(data, tensor, stop) if place[0] == RAW_DATA]
-                    yield raw[-1] if raw else (0, 0)
-    except Malformed:
+                    tensor = next(initializers)
+                    yield tensor.name, tensor, _place(data, start, stop, RAW_DATA)
+                elif inner == NODE:
+                    node = next(nodes)
+                    if (
+                        node.op_type == "Constant"
+                        and node.output
+                        and node.attribute
+                        and len(node.attribute[0].t.dims) > 2
+                    ):
+                        place = _place(data, start, stop, ATTRIBUTE, TENSOR, RAW_DATA)
+                        yield node.output[0], node.attribute[0].t, place
+    except (Malformed, StopIteration):
+        # The bytes are not those of this graph.
         return
+
+
+def _place(data: Any, start: int, stop: int, *path: int) -> Tuple[int, int]:
+    """(start, end) of a field within fields, both 0 where there is none."""
+    for number in path:
+        start, stop = next((place[2:] for place in fields(data, start, stop) if place[0] == number), (0, 0))
+    return start, stop
 
 
 def _all_sparse(data: Any, start: int, outer: Tuple[int, ...], taps: int, code: str) -> bool:
