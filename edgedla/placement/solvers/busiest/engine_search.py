@@ -93,19 +93,18 @@ class EngineSearch:
             self.stopped = self.deadline.passed
             yield self._pool.divided()
             if self.guided:
-                yield from self._narrow_beams(limit)
+                yield from self._narrow_beams(self._pool, limit)
                 return
         self._refine()
         yield ()
         for width in BEAMS:
             yield self._beam(limit, width, False)
 
-    def _narrow_beams(self, limit: float) -> Iterator[Tuple[Tuple[str, ...], ...]]:
+    def _narrow_beams(self, pool: PooledCores, limit: float) -> Iterator[Tuple[Tuple[str, ...], ...]]:
         """What guided beams find with the cheap prices: up to the pool's last limit, if that is beyond the bound."""
-        assert self._pool is not None
         for width in NARROW:
             reach = min(limit, self.bound * (1 + MOST_STEP))
-            known = self._pool.known
+            known = pool.known
             if self.stopped or not self._guide_to(
                 min(known, reach) if known > self.bound * (1 + LEAST_STEP) else reach
             ):
