@@ -22,7 +22,8 @@ import edgedla
 from edgedla.cli.main import exit_code_of
 from edgedla.conversion import convert as module
 from edgedla.conversion import converted
-from edgedla.conversion.cached import FACTS, _key, as_onnx
+from edgedla.conversion.cached import FACTS, _key
+from edgedla.conversion.cached import converted as converted_once
 from edgedla.conversion.comparison import worst_difference
 from edgedla.conversion.converted import layout_notes, parser_notes, tidied, tolerance_of
 from edgedla.conversion.frameworks.from_pytorch import in_order, named
@@ -39,6 +40,11 @@ def archive(path: Path, *names: str) -> Path:
         for name in names:
             z.writestr(f"archive/{name}", "x")
     return path
+
+
+def as_onnx(source: Any, **options: Any) -> Any:
+    """The ONNX file that every command takes in place of another framework's."""
+    return converted_once(source, **options)[0]
 
 
 def checkpoint(path: Path) -> Path:
