@@ -77,6 +77,12 @@ def test_a_histogram_of_nothing_keeps_every_bin_at_no_loss(bins: int) -> None:
     assert (list(kept), list(lost)) == ([bins], [0.0])
 
 
+def test_a_histogram_of_one_value_has_a_cut_at_every_bin() -> None:
+    counts = np.zeros(130)
+    counts[0] = 1.0
+    assert list(divergences(counts)[0]) == [128, 129, 130]
+
+
 @pytest.mark.parametrize("bins", [128, 129, 500])
 def test_a_cut_of_the_whole_histogram_loses_least_where_all_bins_count_alike(bins: int) -> None:
     kept, lost = divergences(np.ones(bins))
