@@ -28,6 +28,6 @@ def changeable(room: str) -> Set[str]:
             continue
         for value in vars(module).values():
             own = isinstance(value, type) and dataclasses.is_dataclass(value) and value.__module__ == name
-            if own and value.__setattr__ is object.__setattr__:
+            if own and not value.__dataclass_params__.frozen:
                 found.add(value.__name__)
     return found

@@ -13,9 +13,9 @@ The sum of noise assumes independent rounding errors, so callers must check the 
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Container, Dict, FrozenSet, Iterable, List, Mapping, Optional, Sequence, Tuple
 
-from edgedla.frozen import dataclass, field
 from edgedla.placement.deadline import Deadline
 from edgedla.placement.solvers.program.highs import Linear, LinearModel
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
@@ -12,7 +13,6 @@ from edgedla.accuracy.scores.finite import FirstFault, first_not_finite, require
 from edgedla.accuracy.scores.judgement import Judgement, Witness, judge
 from edgedla.builder.artifact.artifact import Artifact
 from edgedla.errors import DataError, ModelError, UsageError
-from edgedla.frozen import dataclass
 from edgedla.importers.model_file.embedded_preprocess import embedded_preprocess
 from edgedla.io.documents import header
 from edgedla.preprocess.settings import PreprocessSettings, settings_of, with_embedded

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Iterable, Mapping, Optional, Tuple
 
 from edgedla.accuracy.simulation import to_db
-from edgedla.frozen import dataclass
 from edgedla.quantization.collect import Collection
 
 FP16_MAX = 65504.0

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Collection, Dict, Iterable, Mapping, Tuple
 
 from edgedla.accuracy.choose_fp16 import Border, Prices, transitions_us
 from edgedla.accuracy.state import Step
 from edgedla.costs.model import CostModel
-from edgedla.frozen import dataclass
 from edgedla.graph import LayerGraph
 from edgedla.targets import Platform
 

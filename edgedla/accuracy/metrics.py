@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
@@ -10,7 +11,6 @@ import numpy as np
 from edgedla.accuracy.scores.intervals import bootstrap, mean_interval, paired, wilson
 from edgedla.accuracy.scores.labels import IGNORED, Fault, class_fault, mask_fault, require_fitting
 from edgedla.errors import DataError, EdgedlaError, RunError, UsageError, described
-from edgedla.frozen import dataclass
 from edgedla.processes.python_files import function_of, source_digest
 from edgedla.quantization.dot import dot
 from edgedla.quantization.samples import Samples

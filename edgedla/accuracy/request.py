@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Mapping, Optional, Sequence
 
 from edgedla.accuracy.metrics import Metric
 from edgedla.arguments import require_field_types
 from edgedla.errors import UsageError
-from edgedla.frozen import dataclass
 from edgedla.preprocess.settings import PreprocessSettings
 from edgedla.vocabulary import LEAST_CHANNEL_DB, QDQ_FORMS, one_of
 

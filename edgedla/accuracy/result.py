@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Dict, Mapping, Optional, Sequence, Tuple, Union
 
@@ -15,7 +16,6 @@ from edgedla.accuracy.triage import TensorError
 from edgedla.arguments import typed
 from edgedla.builder.plan.from_quantization import PAGE
 from edgedla.errors import UsageError
-from edgedla.frozen import dataclass, field
 from edgedla.io.documents import document_in, header
 from edgedla.io.files import sha256_of, sha256_of_bytes, usable_folder
 from edgedla.io.publishing import publication

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field, replace
 from typing import Any, Callable, Collection, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from edgedla.accuracy.channels.measure import ChannelGroup
@@ -12,7 +13,6 @@ from edgedla.accuracy.simulation import Simulation
 from edgedla.builder.plan.make_plan import make_plan
 from edgedla.builder.plan.plan import BuildPlan, Calibration
 from edgedla.builder.request import PlanOptions
-from edgedla.frozen import dataclass, field, replace
 from edgedla.graph import LayerGraph
 from edgedla.quantization.samples import Samples
 from edgedla.quantization.unify import dla_scales, equal_groups

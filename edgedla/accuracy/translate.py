@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Dict, Mapping, Optional, Tuple, Union
 
 from edgedla.accuracy.plain.qdq_form import form_note, quantised_model
 from edgedla.accuracy.result import CACHE, MODEL, PRECISIONS, publish_result, require_no_foreign_model
 from edgedla.errors import UsageError
-from edgedla.frozen import dataclass, field
 from edgedla.io.files import usable_folder
 from edgedla.quantization.calibration_cache import write_cache
 from edgedla.quantization.qdq import has_qdq, strip_qdq

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, replace
 from typing import Callable, Dict, Mapping, Optional, Sequence, Tuple
 
 from edgedla.accuracy.simulation import Simulation
-from edgedla.frozen import dataclass, replace
 from edgedla.quantization.collect import Collection
 from edgedla.quantization.methods import auto, holds_scale, mse, sqnr_db
 from edgedla.quantization.samples import Feed

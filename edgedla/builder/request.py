@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional, Sequence, Tuple, Union
 
 from edgedla.arguments import require_field_types
 from edgedla.formats import IoFormat
-from edgedla.frozen import dataclass, field, replace
 from edgedla.preprocess.settings import PreprocessSettings
 from edgedla.vocabulary import BACKENDS, BUILD_MODES, PRECISIONS, one_of
 

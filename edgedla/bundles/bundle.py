@@ -6,13 +6,13 @@ import io
 import json
 import tarfile
 import zipfile
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, Iterator, Optional, Tuple, Union
 
 from edgedla.arguments import typed
 from edgedla.bundles.contents import Contents, contents_of
 from edgedla.errors import EnvironmentMissing, UsageError
-from edgedla.frozen import dataclass
 from edgedla.io.files import write_atomic
 from edgedla.io.publishing import publication
 

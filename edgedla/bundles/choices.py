@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Callable, FrozenSet, Iterator, List, Mapping, Sequence, Set, Tuple
 
 from edgedla.builder.artifact.artifact import Artifact
-from edgedla.frozen import dataclass
 from edgedla.runtime.pipeline.open_outputs import draws
 from edgedla.runtime.pipeline.settings import PipelineConfig
 from edgedla.runtime.sources import parse_source

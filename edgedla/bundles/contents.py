@@ -7,6 +7,7 @@ import copy
 import hashlib
 import json
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Tuple, Union
 
@@ -16,7 +17,6 @@ from edgedla.bundles.carried import Carried
 from edgedla.bundles.choices import ROOTS, choices_of, libraries, needed
 from edgedla.bundles.closure import PACKAGE, closure
 from edgedla.errors import EnvironmentMissing, UsageError
-from edgedla.frozen import dataclass
 from edgedla.identity import identity
 from edgedla.io.documents import artifact_folder, header
 from edgedla.runtime.pipeline.config import config_from

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, Mapping, Optional, Sequence, Tuple, Union
 
 from edgedla.arguments import typed
 from edgedla.errors import ModelError, UsageError
-from edgedla.frozen import dataclass
 from edgedla.importers.model_file.port_names import without_identities
 from edgedla.importers.model_file.shape_inference import inferred
 from edgedla.io.files import special_file, write_atomic

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Mapping, NamedTuple, Tuple
 
 from edgedla.costs.features import DLA_FEATURES, FIXED_FEATURES, GPU_FEATURES, MEMORY_FEATURES, SOFTMAX_SPREAD, Features
-from edgedla.frozen import dataclass
 from edgedla.io import strict_yaml
 from edgedla.io.data import rules_dir
 

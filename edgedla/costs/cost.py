@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, field, replace
 from typing import Any, Dict, Iterable, Tuple
 
-from edgedla.frozen import dataclass, field, replace
 from edgedla.vocabulary import DEVICE_KINDS, DEVICES
 
 #: Where a number comes from, strongest first. A sum is as weak as its weakest part.

@@ -9,11 +9,11 @@ activity = share * (1 + multiprocessors that are on, against those of AGX Orin) 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Mapping, Optional, Tuple
 
 from edgedla.costs.coefficients import coefficients, power_numbers
 from edgedla.costs.engines import Clocks, highest_clocks, most_w, multiprocessors
-from edgedla.frozen import dataclass
 from edgedla.targets.modules import module_for
 from edgedla.targets.platform import Module
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Dict, Mapping, NamedTuple, Optional, Tuple
 
 from edgedla.errors import RuleError, UsageError
-from edgedla.frozen import dataclass, replace
 from edgedla.io import strict_yaml
 from edgedla.io.data import rules_dir
 from edgedla.targets.platform import Module, PowerMode

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, TypeVar
 
 from edgedla.costs.cost import Cost, device_kind
 from edgedla.costs.operators import Operator, operators_of
 from edgedla.costs.work import Work, in_fp32, work_of
-from edgedla.frozen import dataclass, replace
 from edgedla.graph import Layer, LayerGraph
 
 #: (layer, its work, device, whether it is fused into the one before it) -> its cost

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Tuple
 
@@ -18,7 +19,6 @@ from edgedla.costs.prices import Prices
 from edgedla.costs.transition import FORMATS, NATIVE_FORMATS, own_format, reformat_bytes
 from edgedla.costs.work import Work
 from edgedla.errors import UsageError
-from edgedla.frozen import dataclass, replace
 from edgedla.graph import Layer, LayerGraph, Tensor
 from edgedla.targets.platform import Module, Platform
 from edgedla.vocabulary import PRECISIONS

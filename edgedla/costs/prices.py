@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Dict, Tuple
 
@@ -23,7 +24,6 @@ from edgedla.costs.features import (
 )
 from edgedla.costs.work import FITTED_TYPES, Work
 from edgedla.errors import UsageError
-from edgedla.frozen import dataclass, replace
 from edgedla.graph import Layer
 from edgedla.targets.platform import Platform
 

@@ -6,12 +6,12 @@ import json
 import math
 import os
 import sys
+from dataclasses import dataclass, field
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple, Union
 
 from edgedla.costs.cost import Cost, device_kind
 from edgedla.costs.operators import Operator
 from edgedla.errors import DocumentError
-from edgedla.frozen import dataclass, field
 from edgedla.graph import Layer, LayerGraph
 from edgedla.io.documents import header, require
 from edgedla.io.files import open_plain, write_atomic

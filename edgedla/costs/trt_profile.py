@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass, replace
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple, Union
 
 from edgedla.costs.layer_costs import LayerCosts
@@ -19,7 +20,6 @@ from edgedla.costs.profile import (
     read_json,
 )
 from edgedla.errors import DocumentError, UsageError
-from edgedla.frozen import dataclass, replace
 from edgedla.graph import LayerGraph
 from edgedla.io.documents import described
 from edgedla.records.engine_info import EngineInfo, EngineLayer, is_engine_info, parse_engine_info

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Mapping, Optional, Tuple
 
-from edgedla.frozen import dataclass, replace
 from edgedla.graph import ELEMENT_BYTES, Layer, LayerGraph, Tensor
 from edgedla.graph.kinds import Kind, kind_of
 from edgedla.regions.fusions import batch_of

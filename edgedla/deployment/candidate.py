@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, Mapping, Optional, Tuple
 
 from edgedla.deployment.request import APPROXIMATE
-from edgedla.frozen import dataclass
 
 #: A smaller relative change of the objective counts as no change.
 SAME = 1e-6

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import dataclass
 from typing import Any, Callable, Dict, Optional, Sequence
 
 from edgedla.accuracy.split_samples import mixed_by_class, require_apart
 from edgedla.deployment.request import RANDOM, DeployRequest
 from edgedla.errors import DataError
-from edgedla.frozen import dataclass
 from edgedla.preprocess.pictures import open_samples
 from edgedla.quantization.samples import InputSpec, Samples, data_identity, synthetic_samples
 

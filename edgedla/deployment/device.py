@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
@@ -9,7 +10,6 @@ from edgedla.deployment.candidate import Candidate
 from edgedla.deployment.request import DeployRequest
 from edgedla.deployment.search import Trial
 from edgedla.deployment.steps import Steps
-from edgedla.frozen import dataclass
 
 #: A smaller relative slowdown counts as equal: medians differ by this much from run to run.
 NOISE = 0.02

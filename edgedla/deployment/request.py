@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, Mapping, Optional, Sequence, Tuple, Union
 
 from edgedla.arguments import require_field_types
 from edgedla.errors import UsageError
-from edgedla.frozen import dataclass
 from edgedla.preprocess.settings import PreprocessSettings
 from edgedla.vocabulary import BACKENDS, one_of, require_map
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
@@ -13,7 +14,6 @@ from edgedla.deployment.request import APPROXIMATE
 from edgedla.deployment.steps import MODEL, PLACEMENT, Steps
 from edgedla.deployment.store import Step
 from edgedla.errors import BuildError, DataError, EnvironmentMissing, ModelError, RunError, UsageError
-from edgedla.frozen import asdict, dataclass, replace
 from edgedla.io.files import sha256_of
 from edgedla.regions.float16_model import AS_FP16
 from edgedla.targets import platform_for

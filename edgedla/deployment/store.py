@@ -9,11 +9,11 @@ import re
 import shutil
 import time
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable, Dict, Mapping, Optional
 
 from edgedla.errors import EnvironmentMissing
-from edgedla.frozen import dataclass
 from edgedla.identity import identity, libraries
 from edgedla.io.files import remove_folder, sha256_of, without_links
 from edgedla.io.publishing import runs

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple, Union
 
 from edgedla.builder.artifact.artifact import Artifact, Binding
 from edgedla.builder.artifact.load import load_artifact
 from edgedla.errors import DocumentError, ModelError, UsageError
-from edgedla.frozen import dataclass, field
 from edgedla.graph.open_sizes import open_inputs
 from edgedla.importers import load_onnx
 from edgedla.io.files import sha256_of

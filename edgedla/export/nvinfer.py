@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import List, Tuple
 
 from edgedla.errors import UsageError
 from edgedla.export.handover import Handover, LayerEntry, linear_float, not_expressed, open_sizes, scale_and_means
-from edgedla.frozen import dataclass
 
 #: network-mode: FP32 is 0, INT8 1, FP16 2 (Gst-nvinfer, table of the group property).
 NETWORK_MODES = {"int8": 1, "fp16": 2}

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, Union
 
 from edgedla.errors import UsageError
 from edgedla.export import deepstream, ort, savant, triton
 from edgedla.export.handover import Export, ExportRequest, Files, Handover, handovers
-from edgedla.frozen import dataclass
 from edgedla.io.files import below
 from edgedla.io.publishing import publication
 from edgedla.io.sealed import is_plain_file

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from edgedla.fixes.decoder import decoder_model
@@ -9,7 +10,6 @@ from edgedla.fixes.fold import remove_dead_nodes
 from edgedla.fixes.network.editor import Editor
 from edgedla.fixes.network.network import Network
 from edgedla.fixes.site import Cut, Node, Refused, Rewrite, Site
-from edgedla.frozen import dataclass
 from edgedla.importers.model_file.changed_outputs import ChangedOutput
 from edgedla.importers.operator_schema import DEFAULT_DOMAINS
 

@@ -7,6 +7,7 @@ objective: all sites of a rewrite, then those of a loadable, of a block, and sin
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Callable, Dict, FrozenSet, List, Optional, Sequence, Tuple
 
 from edgedla.arguments import Progress
@@ -15,7 +16,6 @@ from edgedla.fixes.judge import Figures, Judge, leaves_dla, value_of
 from edgedla.fixes.network.model_file import outline, remove_unused
 from edgedla.fixes.network.network import Goal, Network
 from edgedla.fixes.site import Rewrite
-from edgedla.frozen import dataclass
 
 #: Each trial imports and checks the network again, so large networks get fewer. Networks of up to LAYERS_OF_TEN / 10 layers get
 #: at least ten; for larger ones ten would take longer than the proofs.

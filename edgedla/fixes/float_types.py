@@ -4,6 +4,7 @@ proves that it computes the same, or measures what differs."""
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Any, Callable, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
@@ -16,7 +17,6 @@ from edgedla.fixes.network.write_model import whole_proto
 from edgedla.fixes.opset import keep_description
 from edgedla.fixes.proofs.float16 import measured_text, out_of_range
 from edgedla.fixes.proofs.float_types import proof_text
-from edgedla.frozen import dataclass, replace
 from edgedla.importers.model_file import float32_types
 from edgedla.importers.model_file.float16_tensors import LARGEST, as_float16
 from edgedla.importers.model_file.float32_types import TURNED, as_float32, own_types

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass, field, replace
 from typing import Any, Dict, NamedTuple, Optional, Tuple
 
 from edgedla.costs.model import CostModel
 from edgedla.errors import EdgedlaError, ModelError, ModelTooLarge
 from edgedla.fixes.network.library import onnx_ir
-from edgedla.frozen import dataclass, field, replace
 from edgedla.graph import LayerGraph
 from edgedla.importers import load_onnx
 from edgedla.importers.model_file.onnx_file import graph_size, read

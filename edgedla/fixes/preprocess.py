@@ -7,6 +7,7 @@ become a BatchNormalization in front, and only the order of the channels is fold
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, List, Optional, Tuple
 
 import numpy as np
@@ -18,7 +19,6 @@ from edgedla.fixes.network.network import Goal, Network, attribute
 from edgedla.fixes.network.write_model import whole_proto
 from edgedla.fixes.proofs.comparison import ROUND, distance
 from edgedla.fixes.site import Refused
-from edgedla.frozen import dataclass
 from edgedla.importers.model_file.embedded_preprocess import METADATA, EmbeddedPreprocess
 from edgedla.quantization.session import open_session
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Tuple, Union
 
@@ -10,7 +11,6 @@ from edgedla.fixes.choose import Bundle
 from edgedla.fixes.judge import Figures
 from edgedla.fixes.proofs.comparison import Proof
 from edgedla.fixes.proofs.whole_network import NetworkProof
-from edgedla.frozen import asdict, dataclass
 from edgedla.importers.model_file.changed_outputs import ChangedOutput, decoder_path
 from edgedla.io.documents import header
 from edgedla.io.publishing import publication

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from edgedla.errors import UsageError
 from edgedla.formats.layout import Layout, layout
 from edgedla.formats.tensor_format import TYPE_PREFIX, IoFormat, TensorFormat
-from edgedla.frozen import dataclass
 from edgedla.graph.layer_graph import LayerGraph
 from edgedla.rules import RuleSet, load_rules
 from edgedla.rules.verdict import Effect, Finding

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from operator import index
 from typing import Any, Dict, Optional, Sequence, Tuple
 
 from edgedla.errors import UsageError
 from edgedla.formats.tensor_format import TensorFormat
-from edgedla.frozen import dataclass
 from edgedla.graph.tensor import ELEMENT_BYTES
 
 #: Row alignment of image formats in bytes, by chip (NvInfer.h 8.4 to 9.3: 32 on Xavier, 64 on Orin).

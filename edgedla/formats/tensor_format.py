@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum
 from typing import Dict, Sequence, Tuple
 
 from edgedla.errors import UsageError
-from edgedla.frozen import dataclass
 
 #: trtexec's type prefix by TensorRT's DataType name.
 TYPE_PREFIX: Dict[str, str] = {

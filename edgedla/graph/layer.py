@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any, Mapping, Optional, Tuple
 
-from edgedla.frozen import dataclass, field
 from edgedla.graph.source import SourceLocation
 
 

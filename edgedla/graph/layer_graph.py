@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Callable, Dict, FrozenSet, Iterator, List, Mapping, Optional, Tuple, TypeVar
 
-from edgedla.frozen import dataclass, field
 from edgedla.graph.layer import Layer, OnnxNode
 from edgedla.graph.tensor import Tensor
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Callable, Dict, Optional, Sequence, Tuple
-
-from edgedla.frozen import dataclass, field
 
 #: Bytes of one element, by TensorRT's DataType name. Sub-byte types are fractions.
 ELEMENT_BYTES: Dict[str, float] = {

@@ -9,10 +9,9 @@ place of libnvinfer. "changelog": docs/Changelog.md of onnx-tensorrt. "operators
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from typing import Any, Dict, Sequence, Tuple
-
-from edgedla.frozen import dataclass, field, fields
 
 Version = Tuple[int, ...]
 

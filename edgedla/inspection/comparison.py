@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from edgedla.errors import DocumentError
-from edgedla.frozen import dataclass, field
 from edgedla.records.real_placement import DLA, GPU, Real
 
 

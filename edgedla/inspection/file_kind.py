@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Mapping, Tuple
 
 from edgedla.builder.artifact.load import folder_hint
 from edgedla.errors import DocumentError
-from edgedla.frozen import dataclass
 from edgedla.inspection.bundle_file import is_bundle, read_bundle
 from edgedla.io.documents import DOCUMENTS, MANIFEST, artifact_folder, identify
 from edgedla.io.strict_documents import read_yaml

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Tuple, Union
 
@@ -11,7 +12,6 @@ from edgedla.builder.artifact.load import load_artifact
 from edgedla.builder.tensorrt.bindings import installed_version, why_no_builder
 from edgedla.costs.profile import TRTEXEC_11
 from edgedla.errors import DocumentError, UsageError
-from edgedla.frozen import dataclass, replace
 from edgedla.graph.document import from_document
 from edgedla.importers import load_onnx
 from edgedla.inspection.bundle_file import bundle_bytes, is_bundle

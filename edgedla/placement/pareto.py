@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, replace
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 from edgedla.arguments import typed
 from edgedla.errors import NoPlacement, UsageError
-from edgedla.frozen import dataclass, replace
 from edgedla.io.documents import header
 from edgedla.placement.api import goal_of, prepare
 from edgedla.placement.deadline import Deadline

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Mapping, Optional, Sequence, Tuple, Union
 
 from edgedla.arguments import require_field_types
 from edgedla.costs.profile import Profile
 from edgedla.errors import UsageError
-from edgedla.frozen import dataclass
 from edgedla.placement.problem.problem import Limits
 from edgedla.vocabulary import IN_FLIGHT, OBJECTIVES, PRECISIONS, one_of
 

@@ -9,13 +9,13 @@ What a data set looks like decides its form:
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
 from edgedla.errors import DataError
-from edgedla.frozen import dataclass
 from edgedla.io.strict_documents import MOST_YAML_BYTES, read_json
 from edgedla.preprocess.class_folders import PICTURES
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Tuple
 
 import numpy as np
 
 from edgedla.errors import UsageError
-from edgedla.frozen import dataclass
 
 FITS = ("letterbox", "stretch", "crop")
 

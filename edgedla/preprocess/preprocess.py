@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Optional, Tuple
 
 import numpy as np
@@ -9,7 +10,6 @@ import numpy as np
 from edgedla.errors import UsageError
 from edgedla.formats import Layout, TensorFormat, layout
 from edgedla.formats.pack import pack, planes_of, quantize
-from edgedla.frozen import dataclass
 from edgedla.preprocess.geometry import Geometry
 from edgedla.preprocess.plain import ROWS, Resize, nv12_to_bgr
 

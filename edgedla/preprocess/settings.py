@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, fields, replace
 from typing import Any, Dict, Mapping, Optional, Tuple
 
 from edgedla.arguments import require_field_types
 from edgedla.errors import DocumentError, UsageError
-from edgedla.frozen import dataclass, fields, replace
 from edgedla.importers.model_file.embedded_preprocess import EmbeddedPreprocess
 from edgedla.preprocess.geometry import FITS
 from edgedla.vocabulary import one_of

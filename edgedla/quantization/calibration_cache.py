@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import re
 import struct
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Dict, Mapping, Tuple, Union
 
 from edgedla.errors import DocumentError
-from edgedla.frozen import dataclass
 from edgedla.io.files import open_plain
 
 INT8_MAX = 127.0

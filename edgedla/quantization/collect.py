@@ -6,12 +6,12 @@ tensors leave ONNX Runtime as an even selection of elements. The largest magnitu
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Callable, Dict, Mapping, Optional, Sequence
 
 import numpy as np
 
 from edgedla.errors import BuildError, DataError, RunError
-from edgedla.frozen import dataclass
 from edgedla.importers.model_file.port_names import free_prefix
 from edgedla.importers.model_file.tensor_types import float_activations
 from edgedla.quantization.histogram import Histogram

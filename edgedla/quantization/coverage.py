@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 from typing import Dict, List, Mapping, Optional, Tuple
 
-from edgedla.frozen import dataclass
 from edgedla.graph import LayerGraph
 from edgedla.quantization.unify import MEASURED, Scales
 

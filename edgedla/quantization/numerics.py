@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Dict, Iterator, Mapping, Tuple
 
 from edgedla.errors import UsageError
-from edgedla.frozen import dataclass
 from edgedla.io.data import rules_dir
 from edgedla.io.strict_yaml import Table, load
 from edgedla.vocabulary import did_you_mean

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 import zlib
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union, overload
@@ -12,7 +13,6 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union, o
 import numpy as np
 
 from edgedla.errors import DataError
-from edgedla.frozen import dataclass
 from edgedla.io.files import sha256_of
 from edgedla.quantization.array_file import load_arrays, require_undamaged
 from edgedla.vocabulary import HANDED_ON

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import FrozenSet, Optional, Tuple
 
-from edgedla.frozen import dataclass
 from edgedla.graph.layer import Layer
 from edgedla.io.data import rules_dir
 from edgedla.io.strict_yaml import Table, load

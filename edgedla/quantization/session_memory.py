@@ -6,9 +6,9 @@ A file of a kilobyte can describe tensors of gigabytes.
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Set
 
-from edgedla.frozen import dataclass
 from edgedla.importers.model_file.shape_inference import inferred_by_values, with_inferred_shapes
 from edgedla.importers.model_file.value_names import read_names
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Callable, Container, Dict, List, Mapping, Optional, Tuple
 
-from edgedla.frozen import dataclass
 from edgedla.graph import LayerGraph
 from edgedla.graph.layer import Layer
 from edgedla.quantization.scale_rules import ScaleRule, scale_rules

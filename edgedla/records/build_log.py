@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Dict, Optional, Tuple
 
-from edgedla.frozen import dataclass
 from edgedla.records.foreign_node import ForeignNode
 
 #: Layers whose refusal costs nothing with fallback: they are folded into weights at build time.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Optional, Tuple, Union
 
 from edgedla.errors import DocumentError
-from edgedla.frozen import dataclass
 from edgedla.io.documents import described
 from edgedla.io.files import open_plain
 from edgedla.records.foreign_node import ForeignNode, names_in, parse_foreign_node

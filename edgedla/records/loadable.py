@@ -8,10 +8,10 @@ known, so every read is checked, and deviations are reported.
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass, fields
 from typing import Any, Dict, List, Optional, Tuple, Union
 
 from edgedla.errors import DocumentError
-from edgedla.frozen import dataclass, fields
 from edgedla.io.files import open_plain
 from edgedla.records.flatbuffer import Table, open_buffer
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any, Dict, FrozenSet, List, Mapping, Optional, Sequence, Set, Tuple
 
-from edgedla.frozen import dataclass, field
 from edgedla.records.build_log import FOLDED_TYPES, BuildLog
 from edgedla.records.engine_info import EngineInfo
 from edgedla.records.foreign_node import ForeignNode, names_in

@@ -7,10 +7,10 @@ stride, task, batch, imgsz, names, args, end2end; kpt_shape for pose networks; d
 from __future__ import annotations
 
 import ast
+from dataclasses import dataclass
 from typing import Any, List, Mapping, Optional, Tuple
 
 from edgedla.errors import DocumentError
-from edgedla.frozen import dataclass
 
 #: Any of these keys marks the metadata as Ultralytics'.
 MARKS = ("task", "names", "stride", "imgsz")

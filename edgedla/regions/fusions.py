@@ -20,10 +20,10 @@ ReLU and pointwise fusions run after the placement, on the GPU's part, and chang
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Container, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
-from edgedla.frozen import dataclass
 from edgedla.graph import Layer, LayerGraph
 from edgedla.regions.shuffles import Step, layer_steps, simplified
 

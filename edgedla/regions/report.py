@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any, Dict, Mapping, Optional, Protocol, Tuple
 
-from edgedla.frozen import dataclass, field
 from edgedla.graph.open_sizes import GivenSizes
 from edgedla.graph.source import SourceLocation
 from edgedla.io.documents import header

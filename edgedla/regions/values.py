@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Dict, FrozenSet, NamedTuple, Optional, Tuple
 
-from edgedla.frozen import dataclass
 from edgedla.rules.verdict import Support
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from ipaddress import IPv6Address
 from typing import Optional
 
 from edgedla.errors import UsageError
-from edgedla.frozen import dataclass
 
 #: Users of a directory service too: DOMAIN\\user, user@domain.
 _USER = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.+@\\-]{0,62}[A-Za-z0-9_.-])?\Z")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import json
 import time
+from dataclasses import dataclass
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from edgedla.errors import EnvironmentMissing, RunError, UsageError
-from edgedla.frozen import dataclass
 from edgedla.remote import client
 from edgedla.remote.connection import Connection, printable
 from edgedla.remote.holder import holder_from

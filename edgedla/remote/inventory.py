@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, Iterator, Optional, Tuple
 
 from edgedla.errors import DocumentError, RuleError, UsageError
-from edgedla.frozen import dataclass
 from edgedla.io.files import make_folder, write_atomic
 from edgedla.remote.address import Address, parse_address
 

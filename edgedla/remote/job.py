@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import time
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 from edgedla.errors import BuildError, EdgedlaError, EnvironmentMissing, RunError, UsageError
-from edgedla.frozen import dataclass, field
 from edgedla.identity import identity
 from edgedla.io.files import remove_folder
 from edgedla.remote import client

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Type
 
@@ -10,7 +11,6 @@ from edgedla.builder.artifact.artifact import Artifact
 from edgedla.builder.artifact.load import load_artifact
 from edgedla.costs.profile import Profile, read_profile
 from edgedla.errors import BuildError, EdgedlaError, RunError
-from edgedla.frozen import dataclass
 from edgedla.remote.inventory import BoardEntry
 from edgedla.remote.job import Request, Terminal, run_on
 from edgedla.remote.transfer import folder_files, model_files

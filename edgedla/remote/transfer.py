@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Sequence, Tuple
 
 from edgedla.errors import DataError, EnvironmentMissing, ModelError, RunError, UsageError
-from edgedla.frozen import dataclass
 from edgedla.io.files import make_folder, sha256_of
 from edgedla.remote.board_side.store import SHA256
 from edgedla.remote.board_side.wire import CHUNK_BYTES, Message

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Dict, Optional
 
-from edgedla.frozen import dataclass
 from edgedla.rules.docs import ENGINE_RULES, all_rules, explain
 from edgedla.rules.remedies import RewriteEntry, all_entries, remedies
 from edgedla.text.pages import page_of

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Dict, Tuple, Type
 
-from edgedla.frozen import dataclass
 from edgedla.graph.kinds.base import Kind
 
 

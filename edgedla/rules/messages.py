@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Pattern, Tuple
 
 from edgedla.errors import RuleError
-from edgedla.frozen import dataclass, field
 from edgedla.io import strict_yaml
 from edgedla.io.data import rules_dir
 from edgedla.records.build_log_prefix import split_prefix

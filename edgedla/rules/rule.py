@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import string
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Dict, Mapping, Optional, Tuple
 
-from edgedla.frozen import dataclass, field
 from edgedla.graph.kinds.base import Kind
 from edgedla.graph.tensor import dims_text
 from edgedla.io.strict_yaml import Table

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Dict, Mapping, Tuple
 
-from edgedla.frozen import dataclass, field
 from edgedla.text.pages import page_of
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from edgedla.errors import ModelError
-from edgedla.frozen import asdict, dataclass
 from edgedla.identity import identity
 from edgedla.io.files import sha256_of
 

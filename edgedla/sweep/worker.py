@@ -11,10 +11,10 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Dict, Optional
 
-from edgedla.frozen import dataclass
 from edgedla.sweep.row import Row, new_row, one_line
 from edgedla.sweep.task import Task
 

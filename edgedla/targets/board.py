@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Dict, Mapping, Optional, Tuple
 
 from edgedla.errors import UsageError
-from edgedla.frozen import dataclass, field
 from edgedla.targets.device_files import clock_caps_hz, read_board
 from edgedla.targets.jetson import file_text, in_container, on_jetson, read_text, root
 from edgedla.targets.platform import Module, PowerMode

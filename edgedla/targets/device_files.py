@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import glob
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Dict, Iterator, Optional, Tuple
 
-from edgedla.frozen import dataclass
 from edgedla.targets.jetson import read_text, root
 
 #: Clocks below this share of their limit are not locked (jetson_clocks sets them to the limit).

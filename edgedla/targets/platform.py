@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any, Dict, Mapping, Optional, Tuple
-
-from edgedla.frozen import dataclass, field
 
 
 @dataclass(frozen=True)

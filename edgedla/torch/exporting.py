@@ -8,13 +8,13 @@ import io
 import logging
 import re
 import warnings
+from dataclasses import dataclass
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Sequence, Tuple, Union
 
 import torch
 from torch import nn
 
 from edgedla.errors import EnvironmentMissing, UsageError
-from edgedla.frozen import dataclass
 from edgedla.importers.model_file.port_names import name_ports
 from edgedla.importers.model_file.value_names import graphs_in
 from edgedla.importers.shared_parameters import read_directly

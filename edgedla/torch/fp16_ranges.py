@@ -6,6 +6,7 @@ or BF16 never shows.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Callable, Dict, List, Optional, Tuple, Type
 
@@ -13,7 +14,6 @@ import torch
 from torch import nn
 
 from edgedla.accuracy.fp16_care import FP16_MAX
-from edgedla.frozen import dataclass
 from edgedla.torch.calls import Call, CallMode, Key, Paths, tensors_in, user_place
 
 

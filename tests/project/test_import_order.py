@@ -20,7 +20,7 @@ ORDER = (
     "builder accuracy inspection runtime export acceptance remote sweep torch conversion deployment bundles reports testing cli"
 ).split()
 #: Modules and rooms that everybody may import.
-FOUNDATION = {"errors", "frozen", "version", "identity", "vocabulary", "arguments", "io", "processes", "text"}
+FOUNDATION = {"errors", "version", "identity", "vocabulary", "arguments", "io", "processes", "text"}
 
 ALLOWED: Dict[str, Tuple[str, ...]] = {
     "onnx": (

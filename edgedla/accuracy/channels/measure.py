@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
 from edgedla.accuracy.channels.units import Source, Units, units_of
 from edgedla.accuracy.simulation import Simulation, to_db
-from edgedla.frozen import dataclass
 from edgedla.quantization.calibration_cache import INT8_MAX
 from edgedla.quantization.samples import Feed
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Dict, List, Sequence, Set, Tuple
 
 import numpy as np
 
 from edgedla.accuracy.measured_outputs import output_fields
-from edgedla.frozen import dataclass
 from edgedla.importers.model_file.tensor_types import FLOAT, tensor_types
 from edgedla.quantization.samples import Feed
 from edgedla.quantization.session import open_session

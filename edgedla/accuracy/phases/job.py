@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Callable, List, Optional, Sequence
 
@@ -11,7 +12,6 @@ from edgedla.accuracy.plain.float32_model import Turned
 from edgedla.accuracy.request import QuantizeRequest
 from edgedla.arguments import Progress
 from edgedla.errors import UsageError
-from edgedla.frozen import dataclass, field, replace
 from edgedla.graph import LayerGraph
 from edgedla.importers.model_file.embedded_preprocess import EmbeddedPreprocess, embedded_preprocess
 from edgedla.importers.model_file.plugins import Front

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
 
 import numpy as np
 
 from edgedla.errors import UsageError
-from edgedla.frozen import dataclass
 from edgedla.importers.model_file.float32_types import OwnTypes, in_float32, own_types
 from edgedla.importers.model_file.onnx_file import read
 

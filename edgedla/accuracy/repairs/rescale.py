@@ -8,12 +8,12 @@ as long as they stay in range.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Set, Tuple, Union
 
 import numpy as np
 
 from edgedla.errors import ModelError
-from edgedla.frozen import dataclass
 from edgedla.importers.model_file.port_names import free_name, tensor_names
 from edgedla.quantization.qdq.nodes import constants_of
 

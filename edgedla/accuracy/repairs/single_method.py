@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Callable, Dict, List, Mapping, Optional, Sequence
 
 import numpy as np
 
 from edgedla.accuracy.simulation import Noise, Simulation
 from edgedla.accuracy.state import State, Step
-from edgedla.frozen import dataclass
 from edgedla.quantization.collect import Collection
 from edgedla.quantization.methods import METHODS, thresholds
 from edgedla.quantization.samples import Feed

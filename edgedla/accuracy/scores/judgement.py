@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 import numpy as np
@@ -9,7 +10,6 @@ import numpy as np
 from edgedla.accuracy.metrics import Metric
 from edgedla.accuracy.scores.intervals import paired
 from edgedla.accuracy.scores.labels import IGNORED
-from edgedla.frozen import dataclass, field
 from edgedla.quantization.samples import Feed, hash_of
 
 SHOWN, EXCEEDED, NOT_SHOWN = "shown", "exceeded", "not shown"

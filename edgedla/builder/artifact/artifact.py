@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Dict, Mapping, Optional, Tuple
 
 from edgedla.errors import DocumentError
-from edgedla.frozen import dataclass, field
 from edgedla.importers.model_file.changed_outputs import ChangedOutput
 from edgedla.io.documents import header
 from edgedla.io.files import sha256_of_bytes

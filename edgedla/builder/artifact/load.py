@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Optional, Tuple, Union
 
@@ -10,7 +11,6 @@ from edgedla.builder.artifact.artifact import Artifact, ArtifactFile, Binding, m
 from edgedla.builder.artifact.manifest_types import wrong_types
 from edgedla.builder.artifact.stages import StageEntry, check_stages, stage_folder
 from edgedla.errors import DocumentError
-from edgedla.frozen import dataclass, replace
 from edgedla.io.documents import MANIFEST, artifact_folder, require
 from edgedla.io.files import sha256_of
 from edgedla.io.strict_documents import read_json

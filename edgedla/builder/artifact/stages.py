@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Dict, Optional, Sequence, Tuple
 
 from edgedla.builder.artifact.artifact import STAGE_NAME, Artifact, Binding, Stage
 from edgedla.errors import DocumentError
-from edgedla.frozen import dataclass
 from edgedla.vocabulary import DEVICES
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Dict, Mapping, Sequence, Tuple
 
 from edgedla.errors import BuildError
-from edgedla.frozen import dataclass
 from edgedla.graph import Layer, LayerGraph
 from edgedla.graph.tensor import Tensor
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Set, Tuple
 
 import numpy as np
 
 from edgedla.builder.chain.onnx_proto import inferred_types, sized, without_graph
 from edgedla.errors import BuildError
-from edgedla.frozen import dataclass
 from edgedla.graph import LayerGraph
 from edgedla.importers.model_file.value_names import read_names
 from edgedla.importers.node import readable

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from edgedla.builder.chain.border_formats import border_formats
@@ -14,7 +15,6 @@ from edgedla.builder.plan.plan import BuildPlan, Calibration, IoPlan
 from edgedla.builder.request import PlanOptions
 from edgedla.errors import BuildError
 from edgedla.formats import IoFormat, TensorFormat
-from edgedla.frozen import dataclass, replace
 from edgedla.graph import LayerGraph
 from edgedla.importers import load_onnx
 from edgedla.quantization.numerics import INT8_EQUAL_SCALES

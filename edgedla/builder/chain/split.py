@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Dict, List, Optional, Sequence, Set, Tuple
 
 from edgedla.errors import BuildError
-from edgedla.frozen import dataclass
 from edgedla.graph import LayerGraph
 from edgedla.vocabulary import GPU
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, Set
 
@@ -10,7 +11,6 @@ import numpy as np
 
 from edgedla.builder.plan.plan import BuildPlan, Calibration
 from edgedla.errors import RunError
-from edgedla.frozen import dataclass
 from edgedla.preprocess.pictures import open_samples
 from edgedla.preprocess.settings import PreprocessSettings
 from edgedla.quantization.dot import dot

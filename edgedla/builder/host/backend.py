@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional, Tuple
 
 import numpy as np
@@ -10,7 +11,6 @@ from edgedla.builder.host.accuracy import CHECK_SAMPLES, CHECK_SEED, accuracy_of
 from edgedla.builder.host.simulated_model import simulate
 from edgedla.builder.plan.plan import BuildPlan
 from edgedla.errors import BuildError
-from edgedla.frozen import dataclass
 from edgedla.importers.model_file.port_names import drop_repeated_node_names
 from edgedla.quantization.samples import Samples, synthetic_samples
 from edgedla.quantization.session import import_onnxruntime, model_input_specs, open_session

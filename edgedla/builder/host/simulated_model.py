@@ -7,6 +7,7 @@ accumulators, its tactics, its speed. Layers on the GPU stay in FP32.
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Sequence, Tuple
 
 import numpy as np
@@ -17,7 +18,6 @@ from edgedla.builder.host.node_modes import folded_nodes, node_modes
 from edgedla.builder.host.rounding import FLOAT, FLOAT16, Rounding
 from edgedla.builder.host.stored_weights import fp16_weights, quantize_weights
 from edgedla.builder.plan.plan import BuildPlan
-from edgedla.frozen import dataclass, field
 from edgedla.importers.model_file.tensor_types import tensor_types
 from edgedla.importers.model_file.value_names import read_names
 from edgedla.quantization.numerics import FP16_ACCUMULATION, INT8_ACCUMULATION, INT8_ROUNDING

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional, Tuple
 
-from edgedla.frozen import dataclass
 from edgedla.graph import LayerGraph
 from edgedla.targets import Platform
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass, field, fields
 from typing import Any, Dict, Mapping, Optional, Tuple, Union
 
 from edgedla.errors import DocumentError
-from edgedla.frozen import dataclass, field, fields
 from edgedla.io.documents import header, require
 from edgedla.vocabulary import GPU, PRECISIONS
 

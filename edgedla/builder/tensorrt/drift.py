@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Dict, Mapping, NamedTuple, Optional, Tuple
 
 from edgedla.builder.plan.plan import BuildPlan
-from edgedla.frozen import dataclass
 from edgedla.io.documents import header
 from edgedla.vocabulary import GPU
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Tuple, Union
 
@@ -9,7 +10,6 @@ from edgedla.builder.chain.plan import ChainPlan
 from edgedla.builder.plan.plan import BuildPlan
 from edgedla.builder.trtexec.script import trtexec_script
 from edgedla.errors import UsageError
-from edgedla.frozen import dataclass
 from edgedla.io.files import write_atomic
 
 

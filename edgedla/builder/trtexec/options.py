@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Dict, Mapping, Optional, Tuple
 
 from edgedla.errors import RuleError
 from edgedla.formats import TensorFormat
-from edgedla.frozen import dataclass
 from edgedla.io import strict_yaml
 from edgedla.io.data import rules_dir
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import shlex
+from dataclasses import dataclass
 from typing import Dict, List, Optional, Tuple
 
 from edgedla.builder.plan.plan import BuildPlan, IoPlan
@@ -11,7 +12,6 @@ from edgedla.builder.plan.pools import in_mib
 from edgedla.builder.trtexec.options import Options, Version, options_of
 from edgedla.errors import UsageError
 from edgedla.formats import IoFormat, TensorFormat
-from edgedla.frozen import dataclass
 from edgedla.importers.parser_releases import ADJUST, REPORT, UINT8, parser_flags
 from edgedla.quantization.calibration_cache import write_cache
 from edgedla.version import version

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import re
 import shlex
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import AbstractSet, List, Mapping, Optional, Sequence, Set, Tuple
 
 from edgedla.errors import UsageError
-from edgedla.frozen import dataclass
 
 #: Commands that a trtexec line may be pasted after.
 VERBS = ("check", "place", "fix", "build", "bench")

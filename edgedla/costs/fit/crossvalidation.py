@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import dataclass
 from typing import Dict, Iterator, List, Mapping, Sequence, Tuple
 
 from edgedla.costs.engines import clocks_for, highest_clocks
@@ -14,7 +15,6 @@ from edgedla.costs.fit.report import FIXED_SPREAD, is_network, percent, signed, 
 from edgedla.costs.fit.samples import Sample, graph_of
 from edgedla.costs.fit.solve import CARRIED, Fitted, tied_features
 from edgedla.costs.work import work_of
-from edgedla.frozen import dataclass
 from edgedla.targets.modules import module_for
 
 

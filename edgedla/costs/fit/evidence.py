@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import csv
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Dict, List, Mapping, Tuple
 
 from edgedla.errors import RuleError
-from edgedla.frozen import dataclass
 from edgedla.io.data import rules_dir
 
 COLUMNS: Tuple[str, ...] = (

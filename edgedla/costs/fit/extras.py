@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import List, Mapping, Sequence, Tuple
 
 from edgedla.costs.contention import achieved_gb_s
 from edgedla.costs.fit.evidence import Row
 from edgedla.costs.fit.samples import Sample, sample_of, samples_of
 from edgedla.costs.fit.solve import CARRIED, Fitted, stretch, tied_features
-from edgedla.frozen import dataclass
 from edgedla.targets.modules import module_for
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, replace
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
@@ -11,7 +12,6 @@ from edgedla.costs.fit.nnls import nnls
 from edgedla.costs.model import CostModel
 from edgedla.costs.profile import Correction, Profile
 from edgedla.errors import DocumentError
-from edgedla.frozen import dataclass, replace
 from edgedla.graph import LayerGraph
 from edgedla.targets import platform_for
 from edgedla.vocabulary import DEVICE_KINDS

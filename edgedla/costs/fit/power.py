@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
@@ -17,7 +18,6 @@ from edgedla.costs.fit.samples import sample_of
 from edgedla.costs.fit.solve import Fitted, tied_features
 from edgedla.costs.networks import network
 from edgedla.costs.work import work_of
-from edgedla.frozen import dataclass, replace
 from edgedla.targets.modules import module_for
 from edgedla.vocabulary import PRECISIONS
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Dict, List, Optional, Tuple
 
 from edgedla.costs.engines import PRECISION_BYTES, Clocks, clocks_for, dla_engine, gpu_engine
@@ -21,7 +22,6 @@ from edgedla.costs.operators import operators_of
 from edgedla.costs.transition import reformat_bytes
 from edgedla.costs.work import work_of
 from edgedla.errors import RuleError
-from edgedla.frozen import dataclass
 from edgedla.graph import Layer, LayerGraph, Tensor
 from edgedla.targets.modules import module_for
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import dataclass, field, replace
 from typing import Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
@@ -13,7 +14,6 @@ from edgedla.costs.fit.evidence import Row
 from edgedla.costs.fit.nnls import nnls
 from edgedla.costs.fit.samples import Sample
 from edgedla.errors import RuleError
-from edgedla.frozen import dataclass, field, replace
 
 #: Operator times that overlap count half: they are upper bounds of nine operators of one network.
 WEIGHTS: Mapping[str, float] = {"operator time": 0.5, "operator gap": 0.5}

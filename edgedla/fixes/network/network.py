@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import stat
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
 
 import numpy as np
 
 from edgedla.fixes.site import Node, Refused
-from edgedla.frozen import dataclass
 from edgedla.importers.operator_schema import DEFAULT_DOMAINS
 
 #: Constants of up to this many elements are read while matching. Larger ones are weights: reading them would load the model,

@@ -6,6 +6,7 @@ The outputs alone would show the network's own sensitivity instead: rounding eve
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
@@ -14,7 +15,6 @@ from edgedla.errors import EdgedlaError, ModelError
 from edgedla.fixes.proofs.comparison import ROUND, distance
 from edgedla.fixes.proofs.plain_session import described
 from edgedla.fixes.site import Node
-from edgedla.frozen import dataclass
 from edgedla.importers.model_file.float32_types import turn_types
 from edgedla.importers.model_file.port_names import free_prefix
 from edgedla.importers.model_file.tensor_types import tensor_types

@@ -5,6 +5,7 @@ The noise is how far an optimised session of ONNX Runtime is from an unoptimised
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Dict, Mapping, Optional, Sequence
 
 import numpy as np
@@ -13,7 +14,6 @@ from edgedla.fixes.decoder import decoded
 from edgedla.fixes.network.write_model import whole_proto
 from edgedla.fixes.proofs.comparison import ROUND, distance, without_nan
 from edgedla.fixes.proofs.plain_session import session_of
-from edgedla.frozen import dataclass
 from edgedla.quantization.session import open_session
 
 #: A whole network may differ by this many times its own noise, and by the bound of one site where it has less.

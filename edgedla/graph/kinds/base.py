@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Dict, Tuple, Type, TypeVar
 
-from edgedla.frozen import dataclass, fields
 from edgedla.graph.layer import Layer
 from edgedla.graph.layer_graph import LayerGraph
 from edgedla.graph.tensor import Tensor

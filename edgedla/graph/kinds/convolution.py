@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar, Tuple
 
-from edgedla.frozen import dataclass
 from edgedla.graph.kinds.kernelled import Kernelled
 from edgedla.graph.layer import Layer
 from edgedla.graph.layer_graph import LayerGraph

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import ClassVar, Dict, Tuple
 
-from edgedla.frozen import dataclass
 from edgedla.graph.kinds.base import Kind, volume
 from edgedla.graph.layer import Layer
 from edgedla.graph.layer_graph import LayerGraph

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
 
 from edgedla.errors import ModelError
-from edgedla.frozen import dataclass
 
 #: Key of the model's metadata.
 METADATA = "edgedla.outputs"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import asdict, dataclass
 from typing import Any, Optional, Tuple
 
 from edgedla.errors import ModelError
-from edgedla.frozen import asdict, dataclass
 
 #: Key of the model's metadata.
 METADATA = "edgedla.preprocess"

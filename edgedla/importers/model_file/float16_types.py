@@ -7,9 +7,9 @@ Resize, are not touched.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import AbstractSet, Any, Callable, Dict, Iterator, List, Mapping, Optional, Set, Tuple
 
-from edgedla.frozen import dataclass
 from edgedla.importers.model_file.float16_tensors import (
     CONSTANT_ATTRIBUTES,
     FLOAT,

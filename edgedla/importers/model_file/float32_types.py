@@ -5,11 +5,11 @@ INT8 scales are measured on FLOAT tensors, and the simulation rounds FLOAT tenso
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Dict, List, Optional, Tuple
 
 import numpy as np
 
-from edgedla.frozen import dataclass
 from edgedla.importers.model_file.tensor_types import FLOAT, tensor_types
 from edgedla.importers.model_file.value_names import last_name, read_names, rename
 from edgedla.importers.operator_schema import DEFAULT_DOMAINS, SIZES

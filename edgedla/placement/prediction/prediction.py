@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Dict, Mapping, Tuple
 
 from edgedla.costs.cost import Cost, weakest
-from edgedla.frozen import dataclass
 from edgedla.io.documents import header
 from edgedla.placement.prediction.breakdown import Breakdown
 from edgedla.text.printable import json_text

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import dataclass, replace
 from typing import DefaultDict, Dict, FrozenSet, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from edgedla.costs.cost import Cost, total, weakest
-from edgedla.frozen import dataclass, replace
 from edgedla.placement.problem.problem import Problem
 from edgedla.vocabulary import GPU
 

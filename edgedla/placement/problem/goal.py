@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Callable, Optional, Sequence, Tuple, Union
 
-from edgedla.frozen import dataclass
 from edgedla.placement.problem.evaluate import Evaluation, worth
 from edgedla.placement.problem.problem import Problem
 from edgedla.placement.problem.validate import limits_broken, wait_in_circle

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Dict, List, Mapping, Sequence, Tuple
 
-from edgedla.frozen import dataclass, field
 from edgedla.graph import LayerGraph
 from edgedla.graph.batch import batch_of, frame_text
 from edgedla.placement.problem.loops import loops_of

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Dict, FrozenSet, List, Sequence, Tuple
 
 from edgedla.costs.layer_costs import LayerCosts
 from edgedla.costs.model import CostModel
 from edgedla.errors import ModelError, UsageError
-from edgedla.frozen import dataclass, field
 from edgedla.graph import LayerGraph
 from edgedla.graph.branches import Choice, choices_of
 from edgedla.graph.open_sizes import data_sizes_text, open_sizes_text

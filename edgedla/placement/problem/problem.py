@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field, replace
 from typing import Any, Callable, Container, Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
 
 from edgedla.arguments import require_field_types
 from edgedla.costs.cost import Cost, device_kind
 from edgedla.costs.features import STRUCTURE_SPREAD
 from edgedla.errors import UsageError
-from edgedla.frozen import dataclass, field, replace
 from edgedla.graph.branches import Choice
 from edgedla.vocabulary import DEVICES, GPU
 

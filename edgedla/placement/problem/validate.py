@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Dict, List, Sequence, Tuple
 
 from edgedla.costs.cost import device_kind
-from edgedla.frozen import dataclass
 from edgedla.placement.problem.evaluate import Region
 from edgedla.placement.problem.grouping import is_acyclic
 from edgedla.placement.problem.problem import Problem

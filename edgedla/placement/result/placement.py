@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any, Dict, Mapping, Optional, Tuple, Union
 
 from edgedla.costs.cost import Cost
-from edgedla.frozen import dataclass, field
 from edgedla.io.documents import header
 from edgedla.text.printable import json_text
 from edgedla.text.shown import Report

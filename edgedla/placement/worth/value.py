@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Dict, Mapping, NamedTuple, Optional, Tuple
 
 from edgedla.costs.cost import Cost
-from edgedla.frozen import dataclass
 from edgedla.placement.prediction.breakdown import Breakdown
 
 #: Names of ways, in the order of documents.

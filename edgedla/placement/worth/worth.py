@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Dict
 
-from edgedla.frozen import dataclass
 from edgedla.placement.worth.headline import Headline, headline
 from edgedla.placement.worth.value import Ways
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Dict, Mapping, Optional, Tuple
 
 import numpy as np
 
 from edgedla.errors import ModelError
-from edgedla.frozen import dataclass
 from edgedla.importers.refuse import SYMMETRIC
 from edgedla.importers.values import ONNX_TYPE_NAMES
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass, field
 from typing import Any, Dict, List, Mapping, Optional, Set, Tuple
 
 import numpy as np
 
 from edgedla.errors import ModelError
-from edgedla.frozen import dataclass, field
 from edgedla.quantization.calibration_cache import INT8_MAX
 from edgedla.quantization.qdq.fold import drop_unread, fold_scales
 from edgedla.quantization.qdq.nodes import (

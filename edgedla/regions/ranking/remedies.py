@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import AbstractSet, Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
 
-from edgedla.frozen import dataclass, replace
 from edgedla.graph import Layer, LayerGraph
 from edgedla.rules.remedies import remedies as known_remedies
 from edgedla.rules.verdict import Effect, Support, Verdict

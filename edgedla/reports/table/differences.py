@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Dict, Iterator, List, Tuple
 
-from edgedla.frozen import dataclass
 from edgedla.regions.report import CheckReport, NodeReport
 from edgedla.regions.values import Cause
 from edgedla.reports.table.table import Table

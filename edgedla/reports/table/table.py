@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from edgedla.errors import ModelError
-from edgedla.frozen import dataclass
 from edgedla.graph.batch import frame_text
 from edgedla.regions.cap import subgraphs_per_core
 from edgedla.regions.report import CheckReport

@@ -8,11 +8,11 @@ import importlib
 import os
 import platform
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from edgedla.errors import EdgedlaError
-from edgedla.frozen import dataclass
 from edgedla.io.documents import header
 from edgedla.quantization.session import import_onnxruntime
 from edgedla.targets.board import Board, this_board

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import time
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, Optional, Tuple
 
 from edgedla.errors import EnvironmentMissing, UsageError
-from edgedla.frozen import dataclass, field
 from edgedla.runtime.board import tegrastats
 from edgedla.targets.board import Board, this_board
 from edgedla.targets.device_files import LOCKED_SHARE, Reading, read_board

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Dict, Sequence
 
 import numpy as np
 
-from edgedla.frozen import dataclass
 from edgedla.runtime.decode.detections import Detection
 
 #: IoU thresholds of COCO, from which a detection matches an object.

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Dict, List, Sequence, Tuple
 
 import numpy as np
 
 from edgedla.errors import RunError
-from edgedla.frozen import dataclass
 from edgedla.runtime.decode.detections import BoxSettings, NmsOptions, check_labels, nms, sigmoid, softmax
 from edgedla.runtime.decode.yolo import any_above, logit, stride_of
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Dict, List, Optional, Sequence
 
 import numpy as np
 
 from edgedla.errors import RunError
-from edgedla.frozen import dataclass
 from edgedla.runtime.decode.detections import check_labels, softmax
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Dict, List, Optional, Tuple
 
 import numpy as np
 
 from edgedla.errors import RunError
-from edgedla.frozen import dataclass
 from edgedla.preprocess.geometry import Geometry
 from edgedla.text.printable import rounded
 

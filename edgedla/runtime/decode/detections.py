@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field, replace
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
 from edgedla.errors import RunError
-from edgedla.frozen import dataclass, field, replace
 from edgedla.preprocess.geometry import Geometry
 from edgedla.text.printable import rounded
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, field, replace
 from typing import Any, Callable, Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
@@ -10,7 +11,6 @@ import numpy as np
 from edgedla.builder.artifact.artifact import Artifact
 from edgedla.builder.artifact.original_outputs import decoded_names, original_names, original_outputs
 from edgedla.errors import UsageError
-from edgedla.frozen import dataclass, field, replace
 from edgedla.preprocess.geometry import Geometry
 from edgedla.processes.python_files import function_of
 from edgedla.runtime.decode import DECODERS, BoxSettings, NmsOptions

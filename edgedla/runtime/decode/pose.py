@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import Any, Dict, List, Sequence, Tuple
 
 import numpy as np
 
-from edgedla.frozen import dataclass, replace
 from edgedla.runtime.decode.candidates import HeadLayout, read_candidates
 from edgedla.runtime.decode.detections import BoxSettings, Detection, sigmoid
 from edgedla.text.printable import rounded

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
@@ -10,7 +11,6 @@ from edgedla.builder.artifact.artifact import Artifact
 from edgedla.costs.model import CostModel
 from edgedla.costs.profile import TRTEXEC_11, Profile, write_profile
 from edgedla.errors import UsageError
-from edgedla.frozen import dataclass
 from edgedla.graph import LayerGraph
 from edgedla.graph.open_sizes import TRTEXEC_BATCH
 from edgedla.importers import load_onnx

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import statistics
 import time
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
@@ -16,7 +17,6 @@ from edgedla.costs.model import CostModel
 from edgedla.costs.profile import Profile, read_json
 from edgedla.costs.trt_profile import LayerTime, assign
 from edgedla.errors import DocumentError, EnvironmentMissing, RunError, UsageError
-from edgedla.frozen import dataclass, replace
 from edgedla.graph import Layer, LayerGraph
 from edgedla.records.engine_info import EngineInfo, parse_engine_info
 from edgedla.runtime.measure.timing import BenchOptions

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Mapping, Optional, Sequence, Tuple, Union
 
 from edgedla.arguments import require_field_types
 from edgedla.errors import UsageError
-from edgedla.frozen import dataclass, field
 from edgedla.runtime.measure.timing import BenchOptions
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass, replace
 from typing import Any, Dict, List, Optional, Tuple
 
 import numpy as np
@@ -10,7 +11,6 @@ import numpy as np
 from edgedla.arguments import require_field_types
 from edgedla.builder.artifact.artifact import Artifact
 from edgedla.errors import UsageError
-from edgedla.frozen import dataclass, replace
 from edgedla.runtime.runners.base import Runner, stages_of
 from edgedla.runtime.runners.chain import ChainRunner
 

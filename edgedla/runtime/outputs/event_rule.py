@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from dataclasses import dataclass
 from typing import List, Optional, Sequence, Tuple
 
-from edgedla.frozen import dataclass
 from edgedla.runtime.decode.dense import ClassScore
 from edgedla.runtime.decode.detections import Detection
 from edgedla.runtime.frames import FrameResult

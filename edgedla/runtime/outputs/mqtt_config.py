@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from typing import Optional
 from urllib.parse import SplitResult, urlsplit
 
 from edgedla.errors import UsageError
-from edgedla.frozen import dataclass
 
 PORTS = {"mqtt": 1883, "mqtts": 8883}
 PASSWORD_VARIABLE = "EDGEDLA_MQTT_PASSWORD"

@@ -13,6 +13,7 @@ import sys
 import tempfile
 import threading
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 from urllib.parse import urlsplit
@@ -20,7 +21,6 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from edgedla.errors import EnvironmentMissing, RunError, UsageError
-from edgedla.frozen import dataclass
 from edgedla.processes.malloc import ARENAS
 from edgedla.runtime.frames import FrameResult
 from edgedla.runtime.outputs.mqtt_config import ONLY

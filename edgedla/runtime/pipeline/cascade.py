@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, replace
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import numpy as np
 
-from edgedla.frozen import dataclass, replace
 from edgedla.runtime.decode.detections import Detection
 from edgedla.runtime.frames import FrameResult, Result
 

@@ -6,11 +6,11 @@ import collections
 import logging
 import threading
 import time
+from dataclasses import dataclass, field
 from typing import Any, Callable, Deque, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
-from edgedla.frozen import dataclass, field
 from edgedla.preprocess.geometry import Geometry
 from edgedla.runtime.frames import Frame, FrameResult, Result
 from edgedla.runtime.pipeline.cascade import Crop, CropRule, as_crop_result, crops_of, cut

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
@@ -10,7 +11,6 @@ from edgedla.builder.artifact.artifact import Artifact
 from edgedla.builder.host.session import binding_layout
 from edgedla.errors import EnvironmentMissing, UsageError
 from edgedla.formats import TensorFormat
-from edgedla.frozen import dataclass
 from edgedla.preprocess.geometry import Geometry
 from edgedla.preprocess.preprocess import Preprocess
 from edgedla.preprocess.settings import PreprocessSettings, agreed, settings_of

@@ -6,12 +6,12 @@ import logging
 import math
 import threading
 import time
+from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
 from edgedla.errors import EdgedlaError, RunError, described
-from edgedla.frozen import dataclass
 from edgedla.preprocess.geometry import Geometry
 from edgedla.runtime.frames import FrameResult, Result
 from edgedla.runtime.outputs.guarded import Guarded

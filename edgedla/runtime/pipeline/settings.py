@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any, Dict, FrozenSet, Mapping, Tuple
 
-from edgedla.frozen import dataclass, field
 from edgedla.preprocess.settings import NAMES
 from edgedla.runtime.decode.make_decoder import DecodeOptions
 from edgedla.runtime.outputs.event_rule import EventRule

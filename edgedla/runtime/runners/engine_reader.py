@@ -5,11 +5,11 @@ The naming rule of builder/tensorrt/api.py applies: a variable with a TensorRT o
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, List, Optional, Tuple
 
 from edgedla.builder.tensorrt.callbacks import process_logger, receiving
 from edgedla.errors import RunError
-from edgedla.frozen import dataclass
 
 #: (name, is_input, dims, TensorRT's data type, TensorRT's format)
 Tensor = Tuple[str, bool, Tuple[int, ...], str, str]

@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from dataclasses import dataclass
 from typing import Callable, List, Optional, Protocol, Tuple
 
 import numpy as np
 
 from edgedla.errors import DataError, EdgedlaError, EnvironmentMissing, RunError, UsageError, described
-from edgedla.frozen import dataclass
 from edgedla.runtime.frames import Frame
 from edgedla.runtime.outage import Outages
 from edgedla.runtime.sources.base import CameraDenied, Source, check_image, interrupt

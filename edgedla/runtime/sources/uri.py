@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import dataclass, field, replace
 from typing import Dict, Mapping, Optional, Tuple
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from edgedla.errors import UsageError
-from edgedla.frozen import dataclass, field, replace
 from edgedla.text.addresses import is_bare, shown
 from edgedla.vocabulary import did_you_mean, nearest
 

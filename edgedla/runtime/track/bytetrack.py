@@ -5,12 +5,12 @@ Weak detections keep a track alive through an occlusion but never start one: `de
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import List, Optional, Sequence, Tuple
 
 import numpy as np
 
 from edgedla.errors import EnvironmentMissing
-from edgedla.frozen import dataclass, replace
 from edgedla.runtime.decode.accuracy import iou
 from edgedla.runtime.decode.detections import Detection
 from edgedla.runtime.frames import Result

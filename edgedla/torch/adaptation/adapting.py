@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import dataclass, replace
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 import torch
 from torch import nn
 
 from edgedla.errors import UsageError
-from edgedla.frozen import dataclass, replace
 from edgedla.regions import CheckReport, check_graph
 from edgedla.targets import platform_for
 from edgedla.torch.adaptation.forms import DenseConv, EndingAt

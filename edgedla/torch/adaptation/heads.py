@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Dict, List, Optional, Sequence, Set, Tuple
 
 from torch import nn
 
 from edgedla.fixes.rewrites.limits import kernel
-from edgedla.frozen import dataclass
 from edgedla.torch.adaptation.observing import ObservedCall
 from edgedla.torch.adaptation.rewrites import Refused
 

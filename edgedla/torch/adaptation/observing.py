@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
 import torch
 from torch import nn
 
-from edgedla.frozen import dataclass
 from edgedla.regions import CheckReport
 from edgedla.regions.values import Placed
 from edgedla.torch.calls import Call, Key, Paths, Recorder, tensors_in

@@ -5,13 +5,13 @@ A rewrite receives a call that the DLA refuses. It returns a Form, or raises Ref
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Callable, Dict, Mapping, Optional, Tuple
 
 from torch import nn
 
 from edgedla.fixes.rewrites.limits import kernel, pooling_window, resize_factor
 from edgedla.fixes.rewrites.numbers import stages
-from edgedla.frozen import dataclass
 from edgedla.torch.adaptation.forms import (
     ChannelSlice,
     Enlarge,

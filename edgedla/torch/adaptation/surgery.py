@@ -6,12 +6,12 @@ depends on the training mode stays as written.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Dict, Iterable, Optional, Sequence, Tuple
 
 import torch
 from torch import fx, nn
 
-from edgedla.frozen import dataclass
 from edgedla.torch.adaptation.rewrites import Form, Refused
 from edgedla.torch.calls import Key, Paths, Recorder
 from edgedla.torch.exporting import evaluating

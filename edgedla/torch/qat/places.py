@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple, Union
 
 from edgedla.builder.host.simulated_model import simulate
@@ -9,7 +10,6 @@ from edgedla.builder.plan.make_plan import make_plan
 from edgedla.builder.plan.plan import Calibration
 from edgedla.builder.request import PlanOptions
 from edgedla.errors import ModelError, UsageError
-from edgedla.frozen import dataclass, field
 from edgedla.graph import LayerGraph
 from edgedla.importers import load_onnx
 from edgedla.importers.model_file.tensor_types import float_activations

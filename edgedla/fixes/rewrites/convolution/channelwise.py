@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Dict, List, Sequence, Tuple
 
 from edgedla.fixes.network.network import Network, attribute
 from edgedla.fixes.site import Node, Refused
-from edgedla.frozen import dataclass
 
 #: Operators of which each channel of the result depends on the same channel of the operands alone.
 ELEMENTWISE = frozenset(

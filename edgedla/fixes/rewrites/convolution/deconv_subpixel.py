@@ -4,6 +4,7 @@ For releases without a Slice, where deconv-crop cannot cut; there and in INT8 it
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, List, Optional, Tuple
 
 import numpy as np
@@ -12,7 +13,6 @@ from edgedla.fixes.network.network import Network, attribute
 from edgedla.fixes.rewrites.convolution.patterns import window_of
 from edgedla.fixes.rewrites.limits import rule_parameter
 from edgedla.fixes.site import Node, Refused, Rewrite, Site, holds, no_pattern, refuses
-from edgedla.frozen import dataclass
 
 #: Dense one-hot weights above this many elements would dwarf the network.
 MOST_ELEMENTS = 1 << 24

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import List, Optional
 
 from edgedla.fixes.network.network import Network, attribute, window_numbers
 from edgedla.fixes.site import Node, Refused
-from edgedla.frozen import dataclass
 
 
 @dataclass(frozen=True)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import List, Optional, Tuple
 
 import numpy as np
 
-from edgedla.frozen import dataclass
 from edgedla.placement.deadline import Deadline
 from edgedla.placement.solvers.best import HANDED_OUT
 from edgedla.placement.solvers.bounds.latency_limit import LatencyLimit

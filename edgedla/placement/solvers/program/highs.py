@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, field
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from edgedla.errors import EnvironmentMissing
-from edgedla.frozen import dataclass, field
 from edgedla.placement.deadline import INFINITY, Deadline
 
 #: HiGHS drops matrix values up to this size (its option `small_matrix_value`).

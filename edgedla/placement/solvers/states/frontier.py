@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Dict, List, Optional, Tuple
 
 import numpy as np
 
-from edgedla.frozen import dataclass
 from edgedla.placement.problem.problem import Link, Problem
 from edgedla.vocabulary import GPU
 

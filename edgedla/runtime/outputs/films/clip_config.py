@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from edgedla.errors import UsageError
-from edgedla.frozen import dataclass
 
 #: Most pictures per source held for the seconds before: about 100 MB at 640x360.
 MOST_BEFORE = 3000
