@@ -47,8 +47,10 @@ class DlaCheck:
             inputs = forward_inputs(module, self.example_inputs)[0]
             if parameter is not None:
                 inputs = tuple(tensor.to(parameter.device) for tensor in inputs)
-            ask = assert_dla if self.demand else check
-            self.report = ask(module, inputs, **self.request)
+            if self.demand:
+                self.report = assert_dla(module, inputs, **self.request)
+            else:
+                self.report = check(module, inputs, **self.request)
             if self.say is not None:
                 self.say(in_short(self.report))
         return self.report

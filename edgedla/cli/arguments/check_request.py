@@ -110,7 +110,7 @@ class CheckRequest:
             prove=False,
             **self._sizes_and_power(report.platform),
         )
-        found = frozenset(site.rewrite for site in (*result.applied, *result.refused))
+        found = frozenset(s.rewrite for s in result.applied) | frozenset(s.rewrite for s in result.refused)
         gain = FixGain(pays(result.before, result.after, purpose), result.after.latency_us, None, found)
         return replace(report, with_fixes=result.summary(), fix_gain=gain)
 
