@@ -25,7 +25,7 @@ from edgedla.runtime.decode.make_decoder import DecodeOptions
 from edgedla.runtime.health.metrics import PipelineCollector
 from edgedla.runtime.measure.timing import random_inputs
 from edgedla.runtime.pipeline.config import load_config
-from edgedla.runtime.pipeline.devices import open_devices, placed_on
+from edgedla.runtime.pipeline.devices import open_devices, placed_together
 from edgedla.runtime.pipeline.open_pipeline import open_pipeline
 from edgedla.runtime.pipeline.pipeline import Limits
 from edgedla.runtime.pipeline.settings import PipelineConfig, SourceConfig
@@ -184,14 +184,14 @@ def test_devices_that_are_not_the_chains_end_with_exit_code_2(built, verb):
 def test_a_placement_file_of_other_devices_is_refused(built):
     chain, placement, one = built
     document = read_placement(placement)
-    assert placed_on(document, chain) == ("+".join(s.device for s in chain.stages),)
+    assert placed_together(document, [chain])[0] == ("+".join(s.device for s in chain.stages),)
     swap = {"DLA0": "DLA1", "DLA1": "DLA0", "GPU": "GPU"}
     model = document.models[0]
     layers = tuple(replace(x, device=swap[x.device]) for x in model.layers)
     with pytest.raises(UsageError, match=r"it places .* on DLA\d, the artifact was built with it on DLA\d"):
-        placed_on(replace(document, models=(replace(model, layers=layers),)), chain)
+        placed_together(replace(document, models=(replace(model, layers=layers),)), [chain])
     with pytest.raises(UsageError, match="one engine uses one DLA core") as refused:
-        placed_on(document, one)
+        placed_together(document, [one])
     assert "edgedla build --placement" in refused.value.hint
 
 
