@@ -14,6 +14,7 @@ from edgedla.placement.problem.goal import INFINITY, Goal
 from edgedla.placement.problem.problem import Problem
 from edgedla.placement.solvers.bounds.fractional import engine_sets
 from edgedla.placement.solvers.bounds.latency_limit import LatencyLimit, most_in_all
+from edgedla.placement.solvers.bounds.weights import STEPS, TIMES, climbed
 from edgedla.placement.solvers.solve import solve
 from edgedla.placement.solvers.states.frontier import Frontier
 from tests.placement.own_sums import is_legal, loads_of, value_of
@@ -84,6 +85,14 @@ def test_bounds_with_a_price_on_latency_are_below_every_period(case: Tuple[Probl
         factors = np.array([problem.factor(frozenset(engines), d) for d in frontier.devices])
         bounds.append(LatencyLimit(frontier, most_us).bound(factors))
     assert min(bounds, default=INFINITY) <= least * (1 + 1e-9)
+
+
+def test_a_climb_ends_though_its_bound_rises_without_end() -> None:
+    """As where no placement keeps a latency: any higher price gives a higher bound."""
+    reached, best = climbed(
+        lambda rows: rows[:, 0], lambda row, step: np.array([row, row * (1 + step)]), np.array([1.0]), 1.0
+    )
+    assert reached == best[0] == pytest.approx(np.prod([(1 + step) ** TIMES for step in STEPS]))
 
 
 def test_a_model_without_a_bound_leaves_all_loads_unbounded() -> None:

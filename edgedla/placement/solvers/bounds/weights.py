@@ -14,8 +14,9 @@ from edgedla.placement.solvers.states.frontier import Frontier
 #: Factors on the weight of one engine, relative to the best so far, for the sweeps' weights.
 WIDE: Tuple[float, ...] = (0.5, 0.75, 1.0, 1.33, 2.0)
 
-#: Steps of a climb, as shares of a weight or of all; each is taken as long as it helps.
+#: Steps of a climb, as shares of a weight or of all, and how often each is taken at most: a bound may rise without end.
 STEPS: Tuple[float, ...] = (0.3, 0.15, 0.07, 0.03, 0.01, 0.004)
+TIMES = 4
 
 #: Rows of weights that a wide search goes by: those that gave most bounds in the narrower ones before.
 TELLING = 16
@@ -124,7 +125,7 @@ def climbed(
 ) -> Tuple[float, np.ndarray]:
     """(the best bound, its row), by ever smaller steps from a row and what it reached; `near`: the rows a step away."""
     for step in STEPS:
-        while True:
+        for _ in range(TIMES):
             rows = near(best, step)
             value = bounds(rows)
             if value.max() <= reached * (1 + 1e-6):
