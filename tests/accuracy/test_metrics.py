@@ -13,9 +13,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from edgedla.accuracy.fp16_care import fp16_findings
 from edgedla.accuracy.metrics import METRICS, Metric, metric_of, paired, require_labels, wilson
+from edgedla.accuracy.repair import _tighter
+from edgedla.accuracy.scores.intervals import mean_interval
+from edgedla.accuracy.scores.judgement import EXCEEDED, judge
+from edgedla.accuracy.scores.labels import boxes_fault
 from edgedla.accuracy.split_samples import keep_apart
 from edgedla.errors import DataError, UsageError
+from edgedla.quantization.collect import Collection
+from edgedla.quantization.histogram import Histogram
 from edgedla.quantization.samples import InputSpec, Samples
 from tests.frozen import changeable
 
@@ -277,6 +284,73 @@ def test_repairs_are_judged_by_a_drop_only_where_metric_and_limit_are_given(
     phase: Any = SimpleNamespace(job=SimpleNamespace(request=request), state=SimpleNamespace(judged=None))
     simulation: Any = None
     assert repairs.Repairs._drop_ok(phase, simulation) is ok
+
+
+@pytest.mark.parametrize(("count", "t"), [(2, 12.7062), (5, 2.7764), (11, 2.2281), (31, 2.0423), (101, 1.984)])
+def test_the_interval_of_a_mean_is_students(count: int, t: float) -> None:
+    """Published values of t, 97.5 %."""
+    values = [float(n % 2) for n in range(count)]
+    low, high = mean_interval(values)
+    assert (low + high) / 2 == pytest.approx(np.mean(values))
+    assert (high - low) / 2 / (np.std(values, ddof=1) / math.sqrt(count)) == pytest.approx(t, abs=3e-4)
+
+
+@pytest.mark.parametrize(
+    ("number", "fits"), [(-1, True), (0, True), (65535, True), (65536, False), (-2, False), (0.5, False)]
+)
+def test_classes_of_boxes_are_whole_numbers_below_65536(number: float, fits: bool) -> None:
+    said = boxes_fault([[number, 2.0, 2.0, 9.0, 9.0]], 16, 16)
+    assert said == "" if fits else said.startswith(f"class {number:g}, and classes are whole numbers from 0 to 65535")
+
+
+@pytest.mark.parametrize(
+    ("fallen", "max_drop", "exceeded"),
+    [(0, 0.0, False), (2, 0.25, False), (3, 0.25, True), (8, 0.99, True), (8, 1.0, False), (0, math.nan, True)],
+)
+def test_a_drop_beyond_the_limit_is_exceeded_and_the_limit_itself_is_not(
+    fallen: int, max_drop: float, exceeded: bool
+) -> None:
+    found = judge(METRICS["top1"], [1.0] * 8, [0.0] * fallen + [1.0] * (8 - fallen), max_drop)
+    assert (found.answer == EXCEEDED) is exceeded
+    assert found.drop == fallen / 8
+
+
+@pytest.mark.parametrize(
+    ("backend", "kind", "named"), [("host", "onnx", True), ("host", "chain", False), ("trt", "onnx", False)]
+)
+def test_the_first_layer_of_nan_is_named_where_a_single_model_is_simulated(
+    backend: str, kind: str, named: bool
+) -> None:
+    from edgedla.accuracy.evaluate import first_fault_of
+
+    artifact: Any = SimpleNamespace(backend=backend, kind=kind)
+    assert (first_fault_of(artifact) is not None) is named
+
+
+def test_the_document_names_both_ends_of_a_difference() -> None:
+    from edgedla.accuracy.evaluate import Evaluation, Score
+
+    score = Score("n", "fp32", "l2", 0.9, 0.8, 1.0, 8)
+    assert Evaluation(score, score, (0.1, -0.05, 0.25)).to_dict()["difference"] == {
+        "value": 0.1, "low": -0.05, "high": 0.25,
+    }  # fmt: skip
+    assert Evaluation(score).to_dict()["difference"] is None
+
+
+@pytest.mark.parametrize(("value", "lossy"), [(2.0**-22, True), (1e-6, True), (1.6e-6, True), (1.8e-6, False)])
+def test_the_sqnr_of_small_values_is_that_of_fp16s_least_step(value: float, lossy: bool) -> None:
+    """Rounding to steps of 2**-24 errs by a twelfth of the step squared; that is told below 40 dB."""
+    seen = Histogram()
+    seen.add(np.full(100, value, np.float32), value)
+    found = fp16_findings(Collection({"t": seen}), ["t"])
+    expected = 10 * math.log10(12 * value**2 * 2.0**48)
+    assert [(f.problem, f.sqnr_db) for f in found] == [("underflow", pytest.approx(expected, abs=0.1))] * lossy
+
+
+@pytest.mark.parametrize(("excess", "total"), [(0.0, 1.0), (0.5, 1.0), (0.9, 1.0), (1.0, 1.0), (2.0, 1.0)])
+def test_a_choice_that_misses_its_goal_asks_for_more_and_never_for_more_than_all(excess: float, total: float) -> None:
+    tighter = _tighter(excess, total)
+    assert tighter == total if excess >= total else excess < tighter < total
 
 
 def test_what_a_score_says_is_not_changed_afterwards() -> None:

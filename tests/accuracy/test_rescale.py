@@ -8,10 +8,10 @@ from typing import Any, List, Tuple
 import numpy as np
 import onnx
 import pytest
-from onnx import numpy_helper
+from onnx import helper, numpy_helper
 
 from edgedla.accuracy.quantize import quantize
-from edgedla.accuracy.repairs.rescale import Wiring, rescaled
+from edgedla.accuracy.repairs.rescale import Wiring, fp16_loss, rescaled
 from edgedla.accuracy.request import QuantizeRequest
 from edgedla.errors import ModelError
 from edgedla.quantization.samples import Samples
@@ -48,6 +48,7 @@ CHAINS = [
     "a = Conv(x, w) r = LeakyRelu(a) p = MaxPool<kernel_shape = [2, 2]>(r) y = Conv(p, v)",
     "a = Conv(x, w, b) r = Relu(a) e = Conv<group = 8>(r, d) f = Relu(e) y = Conv(f, v)",
     "a = Conv(x, w) n = BatchNormalization(a, s, o, m, q) r = Relu(n) y = Conv(r, v)",
+    "a = Conv(x, w, b) r = Relu(a) n = BatchNormalization(r, s, o, m, q) y = Conv(n, v)",
 ]
 
 
@@ -129,7 +130,7 @@ def test_a_repair_is_kept_above_its_least_gain(
     steps: List[Any] = []
     state: Any = SimpleNamespace(
         steps=steps, model="old", plan=lambda: SimpleNamespace(calibration=SimpleNamespace(absmax={})), absmax={},
-        simulation=lambda model="old", **_: SimpleNamespace(noise=lambda feeds: SimpleNamespace(sqnr_db=noise[model])),
+        simulation=lambda *_, model="old": SimpleNamespace(noise=lambda feeds: SimpleNamespace(sqnr_db=noise[model])),
     )  # fmt: skip
     if repair == "bias correction":
         for name in ("node_modes", "_mean_errors"):
@@ -140,8 +141,27 @@ def test_a_repair_is_kept_above_its_least_gain(
         assert state.model == ("new" if kept else "old")
         return
     monkeypatch.setattr(equalize, "_groups", lambda model: [])
-    assert equalize.equalize(state, "collection", [], "auto", []) == "collection"  # type: ignore[arg-type, comparison-overlap]
+    collection: Any = "collection"
+    assert equalize.equalize(state, collection, [], "auto", []) == "collection"  # type: ignore[arg-type, comparison-overlap]
     assert [(s.name, s.before_db, s.sqnr_db, s.kept) for s in steps] == [(repair, 0.0, 0.0, False)]
+    for name, found in (("_groups", ["a"]), ("_factors", [2.0]), ("rescaled", "new"), ("thresholds", {"a": 3.0})):
+        monkeypatch.setattr(equalize, name, lambda *_, found=found: found)
+    monkeypatch.setattr(equalize, "collect", lambda *_: "measured anew")
+    samples: Any = SimpleNamespace(feeds=[])
+    after: Any = equalize.equalize(state, collection, samples, "auto", [])
+    assert [(s.before_db, s.sqnr_db, s.kept) for s in steps[1:]] == [(0.0, gain, kept)]
+    assert (after, state.model) == (("measured anew", "new") if kept else ("collection", "old"))
+    assert state.absmax == ({"a": 3.0} if kept else {})
+
+
+@pytest.mark.parametrize(("bias", "lost"), [(None, 0.0), (0.25, 0.0), (1e-9, 1.0), (7e4, np.inf)])
+def test_the_loss_of_weights_in_fp16_leaves_out_operands_that_are_absent(bias: Any, lost: float) -> None:
+    nodes = [helper.make_node("Conv", ["x", "w", "b" if bias else ""], ["y"])]
+    model = helper.make_model(helper.make_graph(nodes, "g", [], []))
+    for name, value in (("w", np.full((1, 1, 1, 1), 0.5)), ("b", bias and np.full(1, bias))):
+        if value is not None:
+            model.graph.initializer.append(numpy_helper.from_array(value.astype(np.float32), name))
+    assert fp16_loss(model, (0,)) == lost
 
 
 def test_equalisation_is_kept_where_channel_ranges_differ(network: Any, data: Data) -> None:

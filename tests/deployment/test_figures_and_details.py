@@ -6,12 +6,13 @@ import json
 import signal
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 import pytest
 
-from edgedla.deployment import budget, details, figures, networks
+from edgedla.deployment import budget, deploy, details, figures, networks
 from edgedla.deployment.request import DeployRequest
+from edgedla.deployment.search import Search
 
 ROWS = (("a", "dla", 1), ("b", "dla", 20), ("c", "gpu", 300), ("d", "", 4000))
 
@@ -87,3 +88,45 @@ def test_the_alarm_leaves_what_is_kept_free(
     assert ten.spent
     with pytest.raises(budget.BudgetSpent):
         ten.check()
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [({"metric": "map", "decode": "yolov8"}, {}), ({"level": 3, "approximate": 0.01}, {}), ({"batch": 4}, {}),
+     ({"shapes": {"x": (1, 3, 8, 8)}}, {"shapes": {"x": [1, 3, 8, 8]}}), ({"devices": ("gpu", "dla")}, {"devices": ["gpu", "dla"]}),
+     ({"max_drop": 0.25}, {}), ({"power_mode": "MAXN"}, {}), ({"max_latency_us": 900.0}, {}), ({"place": "dla"}, {})],
+)  # fmt: skip
+def test_the_document_states_the_request(given: Dict[str, Any], told: Dict[str, Any]) -> None:
+    plain = DeployRequest(target="orin").to_dict()
+    assert DeployRequest(target="orin", **given).to_dict() == {**plain, **given, **told}
+
+
+@pytest.mark.parametrize(
+    ("given", "shapes", "batch"),
+    [({}, None, None), ({"batch": 2}, {"x": (2, 3, 32, 32)}, None), ({"shapes": {"": (2, 3, 32, 32)}}, {"x": (2, 3, 32, 32)}, None),
+     ({"shapes": {"x": (2, 3, 32, 32)}}, {"x": (2, 3, 32, 32)}, None)],
+)  # fmt: skip
+def test_steps_know_the_sizes_of_every_input_by_its_name(
+    monkeypatch: pytest.MonkeyPatch, model: Path, given: Dict[str, Any], shapes: Any, batch: Optional[int]
+) -> None:
+    parts = SimpleNamespace(search=SimpleNamespace(feeds=[]))
+    monkeypatch.setattr(deploy, "parts_of", lambda *_: parts)
+    store: Any = None
+    steps, _ = deploy._steps(DeployRequest(target="orin", **given), store, model)
+    stated = steps.request.shapes
+    assert (stated and {n: tuple(dims) for n, dims in stated.items()}, steps.request.batch) == (shapes, batch)
+    assert steps._sizes() == {"shapes": {name: list(dims) for name, dims in (shapes or {}).items()}, "batch": batch}
+
+
+@pytest.mark.parametrize(
+    ("best", "tried", "measured", "told"),
+    [(200.0, 120.0, None, (200.0, 120.0)), (200.0, None, None, (200.0, None)), (None, 120.0, None, (None, 120.0)),
+     (200.0, None, 90.0, (None, 90.0)), (None, None, None, (None, None))],
+)  # fmt: skip
+def test_a_trial_states_the_figure_before_and_after(best: Any, tried: Any, measured: Any, told: Any) -> None:
+    def candidate(value: Any) -> Any:
+        return None if value is None else SimpleNamespace(value=lambda objective: value)
+
+    search: Any = SimpleNamespace(best=candidate(best), request=SimpleNamespace(objective="latency"), trials=[])
+    Search._note(search, "INT8", 2, "kept", "faster", candidate(tried), after=measured)
+    assert [(trial.before, trial.after) for trial in search.trials] == [told]

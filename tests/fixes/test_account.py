@@ -169,5 +169,71 @@ def test_a_gain_is_known_where_both_times_are(before: Any, after: Any, ratio: An
     assert Figures.__dataclass_params__.frozen  # type: ignore[attr-defined]
 
 
+@pytest.mark.parametrize(("read", "applies"), [("", True), ("z", False), ("mask", False)])
+def test_a_dropout_whose_mask_is_read_stays(read: str, applies: bool) -> None:
+    nodes = [node("Relu", "x", "r"), node("Dropout", "r", "d mask", name="drop"), node("Relu", "d", "y")]
+    if read == "z":
+        nodes.append(node("Not", "mask", "z"))
+    outputs = {"y": None, **({read: None} if read else {})}
+    model = onnx_model(nodes, {"x": (1, 3, 8, 8)}, outputs, opset=18)
+    for entry in model.graph.output[1:]:
+        entry.type.tensor_type.elem_type = onnx.TensorProto.BOOL
+    found = outcome(REWRITES["no-ops"], model).changes
+    assert bool(found.applied) is applies
+    assert applies or [refusal.reason for refusal in found.refused] == ["its mask is read"]
+
+
+@pytest.mark.parametrize(("step", "applies"), [(1, False), (2, True)])
+def test_copies_of_a_whole_tensor_are_no_places_of_it(step: int, applies: bool) -> None:
+    constants = [ints("b", 0, 0), ints("b1", 0, step - 1), ints("e", 8, 8), ints("a", 2, 3), ints("s", step, step)]
+    nodes = [
+        node("Slice", "x b e a s", "one"),
+        node("Slice", "x b1 e a s", "two"),
+        node("Concat", "one two", "y", axis=1),
+    ]
+    assert reasons("focus", nodes, constants) == (None if applies else [])
+
+
+@pytest.mark.parametrize(("channels", "applies"), [(3, True), (4, False)])
+def test_weights_of_more_elements_than_a_model_should_have_are_refused(
+    channels: int, applies: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from edgedla.fixes.rewrites.shapes import space_to_depth
+
+    monkeypatch.setattr(space_to_depth, "MOST_ELEMENTS", 3 * 3 * 2**4)
+    found = reasons("space-to-depth", [node("SpaceToDepth", "x", "y", blocksize=2)], [], (1, channels, 8, 8))
+    assert found == (None if applies else ["one-hot weights of 4 channels are too many"])
+
+
+@pytest.mark.parametrize(
+    ("pads", "fits"),
+    [((0, 0, 0, 0), False), ((1, 1, 1, 1), True), ((2, 2, 0, 0), True), ((0, 0, 2, 2), True), ((0, 1, 0, 1), False),
+     ((1, 0, 1, 0), False), ((1, 1, 1, 0), False), ((1, 1, 0, 1), False)],
+)  # fmt: skip
+def test_windows_that_ceil_mode_would_add_count_both_sides_padding(pads: Any, fits: bool) -> None:
+    from edgedla.fixes.network.library import onnx_ir
+    from edgedla.fixes.network.network import Goal, Network
+    from edgedla.fixes.rewrites.pooling.average_patterns import average_of
+    from edgedla.fixes.site import Refused
+
+    pool = node("AveragePool", "x", "y", kernel_shape=[2, 2], strides=[4, 4], pads=pads, ceil_mode=1)
+    work = onnx_ir().from_proto(onnx_model([pool], {"x": (1, 3, 8, 8)}, {"y": (1, 3, 3, 3)}))
+    network = Network(work, Goal())
+    if fits:
+        found = average_of(network, next(iter(work.graph)))
+        assert found is not None
+        assert list(found.pads) == list(pads)
+        return
+    with pytest.raises(Refused, match="ceil_mode"):
+        average_of(network, next(iter(work.graph)))
+
+
+def test_a_network_without_figures_counts_nothing() -> None:
+    found = Figures().to_dict()
+    counts = ("layers", "layers_dla", "layers_unknown", "macs", "share_macs_dla", "loadables", "dropped")
+    assert [found[name] for name in counts] == [0] * len(counts)
+    assert [found[name] for name in ("latency_us", "gpu_us", "passes")] == [None] * 3
+
+
 def test_what_fix_says_is_not_changed_afterwards() -> None:
     assert changeable("fixes") == {"Budget", "Judge"}

@@ -158,6 +158,18 @@ def test_standalone_without_change_outputs_names_the_offenders():
     assert any("--change-outputs" in note for note in result.notes)
 
 
+@pytest.mark.parametrize("purpose", ["hybrid", "standalone"])
+def test_check_shows_of_a_fix_its_sites_its_figures_and_its_gain(purpose):
+    result = edgedla.fix(squeeze_excite(), **ORIN, purpose=purpose)
+    told = result.summary()
+    assert told == {
+        "rewrites": result.counts, "after": result.after.to_dict(), "speedup": told["speedup"],
+        "interface": list(result.interface), "options": "" if purpose == "hybrid" else "--for standalone",
+    }  # fmt: skip
+    if result.before.latency_us and result.after.latency_us:
+        assert told["speedup"] == pytest.approx(result.before.latency_us / result.after.latency_us)
+
+
 def test_fixing_twice_changes_nothing():
     once = edgedla.fix(squeeze_excite(), **ORIN)
     again = edgedla.fix(once.to_proto(), **ORIN)

@@ -123,6 +123,17 @@ def test_quantised_levels_may_differ_by_one_after_type_conversion() -> None:
     assert (proof.failed, proof.nodes) == ("", 2)
 
 
+def test_what_follows_an_overflow_is_left_out_and_the_rest_is_compared() -> None:
+    """a is beyond FLOAT16, b reads it, and c and y do not."""
+    nodes = [node("Mul", "x k", "a"), node("Relu", "a", "b"), node("Relu", "x", "c"), node("Sigmoid", "c", "y")]
+    model = halved(onnx_model(nodes, {"x": (1, 4)}, {"b": (1, 4), "y": (1, 4)}, [constant("k", np.float32(6e4))]))
+    turned = type(model)()
+    turned.CopyFrom(model)
+    float_types.turn_types(turned)
+    proof = prove_types(model, turned, {"x": np.array([[1.0, 2.0, 3.0, 4.0]], np.float16)})
+    assert (proof.overflow, proof.failed, proof.nodes) == ("a", "", len(nodes))
+
+
 def test_a_large_network_is_proven_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = edgedla.fix(halved(net()), only="float32-types", **ORIN).types
     monkeypatch.setattr(float_types, "MOST_HELD_BYTES", 50_000)

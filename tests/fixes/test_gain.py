@@ -266,3 +266,7 @@ def test_only_accepts_a_single_id_as_text() -> None:
     assert set(result.counts) <= {"no-ops"}
     with pytest.raises(UsageError, match="approximate: '0.1' of type str"):
         edgedla.fix(average_network(), target="orin", approximate="0.1")  # type: ignore[arg-type]
+
+
+def test_a_gain_is_that_in_fp16_where_no_precision_is_named() -> None:
+    assert fix_gain(decoder_network(), ORIN) == fix_gain(decoder_network(), ORIN, precision="fp16")

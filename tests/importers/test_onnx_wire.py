@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import helper
 
+from edgedla.errors import ModelError
 from edgedla.graph.document import to_document
 from edgedla.importers import load_onnx
 from edgedla.importers.model_file import wire
@@ -95,3 +96,21 @@ def test_any_bytes_are_stripped_or_refused(data):
     except wire.Malformed:
         return
     assert len(left) <= len(base) + 100
+
+
+@pytest.mark.parametrize(
+    ("payload", "kind"), [(b"\x07", 0), (b"\x96\x01", 0), (b"12345678", 1), (b"\x03abc", 2), (b"1234", 5)]
+)
+def test_each_kind_of_field_ends_where_its_payload_does(payload, kind):
+    data = bytes([3 << 3 | kind]) + payload
+    found = list(wire.fields(data + b"\x08\x01", 0, len(data) + 2))
+    assert [row[:2] + row[3:] for row in found] == [(3, 0, len(data)), (1, len(data), len(data) + 2)]
+
+
+@pytest.mark.parametrize(("size", "fits"), [((1 << 31) - 1, True), (1 << 31, False)])
+def test_a_graph_of_2_gib_is_refused(size, fits):
+    if fits:
+        wire.check_size(size, "m.onnx")
+        return
+    with pytest.raises(ModelError, match="2147483648 bytes of graph.*2 GB"):
+        wire.check_size(size, "m.onnx")

@@ -186,3 +186,142 @@ def test_batchnorm_in_half_precision_is_one_scale_layer_from_8_5_on(trt, kind):
     assert set(types(proto, trt)) == {kind}
     mixed = model(nodes, [value("x", [1, 8, 4, 4])], ["y"], [weights(n, 8) for n in ("s", "b", "m", "v")])
     assert types(mixed, trt) == ["SCALE"]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "parts"),
+    [((3, 5), [(0, 3), (3, 5)]), ((8, 0), [(0, 8), (8, 0)]), (None, [(0, 4), (4, 4)])],
+)
+@pytest.mark.parametrize("trt", ["8.6", "10.3"])
+def test_parts_of_a_split_begin_where_the_one_before_ends(trt, sizes, parts):
+    given = [] if sizes is None else [ints("s", *sizes)]
+    nodes = [helper.make_node("Split", ["x", *(n.name for n in given)], ["y", "z"], name="n", axis=1)]
+    layers = load_onnx(model(nodes, [value("x", [2, 8, 4])], ["y", "z"], given), trt=trt).layers
+    rows = [(layer.params["start"], layer.params["size"]) for layer in layers]
+    assert rows == [([0, start, 0], [2, size, 4]) for start, size in parts]
+
+
+def test_a_split_by_computed_sizes_leaves_its_axis_open():
+    nodes = [helper.make_node("Split", ["x", "s"], ["y", "z"], name="n", axis=1)]
+    proto = model(nodes, [value("x", [2, 8, 4]), value("s", [2], TensorProto.INT64)], ["y", "z"])
+    graph = load_onnx(proto, trt="10.3")
+    assert [graph.tensors[name].dims for name in graph.outputs] == [(2, -1, 4)] * 2
+
+
+@pytest.mark.parametrize(("p", "fits"), [(0, False), (1, True), (2, True), (3, False)])
+def test_pooling_by_a_norm_is_of_the_first_or_second(p, fits):
+    proto = one("LpPool", {"kernel_shape": [2, 2], "p": p})
+    if fits:
+        assert ("UNARY", {"op": "ABS" if p == 1 else "SQRT"}) in [(x.type, x.params) for x in load_onnx(proto).layers]
+        return
+    with pytest.raises(ModelError, match="Only L1 and L2 normalization"):
+        load_onnx(proto)
+
+
+@pytest.mark.parametrize(
+    ("opset", "attributes", "runs"),
+    [(6, {"is_test": 0}, False), (6, {"is_test": 1}, True), (6, {}, True), (7, {}, True)],
+)
+def test_dropout_in_training_is_refused_up_to_opset_6(opset, attributes, runs):
+    proto = one("Dropout", attributes, opset=opset)
+    if runs:
+        assert types(proto) == ["IDENTITY"]
+        return
+    with pytest.raises(ModelError, match="training mode"):
+        load_onnx(proto)
+
+
+@pytest.mark.parametrize("op", ["Add", "Div", "Greater", "Less", "Max", "Min", "Mul", "Sub"])
+def test_arithmetic_of_booleans_is_refused(op):
+    values = [value(name, [2, 4], TensorProto.BOOL) for name in ("x", "z")]
+    proto = model([helper.make_node(op, ["x", "z"], ["y"], name="n")], values, ["y"], out_type=TensorProto.BOOL)
+    with pytest.raises(ModelError, match="the given inputs with type BOOL"):
+        load_onnx(proto)
+
+
+@pytest.mark.parametrize("like", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "attributes", "ends"),
+    [("Uniform", {}, (0.0, 1.0)), ("Uniform", {"low": -1.0, "high": 3.0}, (-1.0, 3.0)), ("Normal", {}, (0.0, 1.0)),
+     ("Normal", {"mean": 2.0, "scale": 0.5}, (2.0, 0.5))],
+)  # fmt: skip
+def test_random_numbers_keep_their_range(kind, attributes, ends, like):
+    if like:
+        nodes = [helper.make_node(f"Random{kind}Like", ["x"], ["r"], name="r", **attributes)]
+    else:
+        nodes = [helper.make_node(f"Random{kind}", [], ["r"], name="r", shape=[2, 3], **attributes)]
+    nodes.append(helper.make_node("Add", ["x", "r"], ["y"], name="n"))
+    fill = load_onnx(model(nodes, [value("x", [2, 3])], ["y"])).layers[0]
+    assert (fill.params["alpha"], fill.params["beta"], fill.params["dims"]) == (*ends, [2, 3])
+
+
+@pytest.mark.parametrize(
+    ("trt", "to", "inside", "outside"), [("8.6", "FLOAT", "FLOAT", "INT8"), ("10.3", "INT8", "INT8", "INT8")]
+)
+def test_8_6_knows_the_type_of_quantised_values_at_outputs_alone(trt, to, inside, outside):
+    numbers = [constant("s", np.array(0.1, np.float32)), constant("z", np.array(0, np.int8))]
+    quantize = helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"], name="q")
+    back = helper.make_node("DequantizeLinear", ["q", "s", "z"], ["y"], name="d")
+    pair = load_onnx(model([quantize, back], [value("x", [1, 8])], ["y"], numbers), trt=trt)
+    alone = load_onnx(model([quantize], [value("x", [1, 8])], ["q"], numbers, out_type=TensorProto.INT8), trt=trt)
+    assert pair.layers[0].params["to"] == to
+    assert [graph.tensors[graph.layers[0].outputs[0]].dtype for graph in (pair, alone)] == [inside, outside]
+
+
+@pytest.mark.parametrize("trt", ["8.6", "10.3"])
+def test_a_resize_keeps_open_sizes_open(trt):
+    scales = constant("s", np.array([1, 1, 2, 1.5], np.float32))
+    nodes = [helper.make_node("Resize", ["x", "", "s"], ["y"], name="n", mode="nearest")]
+    graph = load_onnx(model(nodes, [value("x", [1, 3, "h", 8])], ["y"], [scales]), trt=trt)
+    assert graph.tensors[graph.outputs[0]].dims == (1, 3, -1, 12)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "said"),
+    [([3, 3], ""), ([5, 5], "kernel_shape = .5, 5., kernel dimensions = .3, 3."), ([3, 5], "are not equal")],
+)
+def test_a_kernel_of_another_size_than_its_weights_is_refused(kernel, said):
+    proto = one("Conv", {"kernel_shape": kernel}, dims=(1, 4, 8, 8), initializers=[weights("w", 2, 4, 3, 3)])
+    if not said:
+        assert types(proto) == ["CONVOLUTION"]
+        return
+    with pytest.raises(ModelError, match=said):
+        load_onnx(proto)
+
+
+@pytest.mark.parametrize(("op", "stacked", "sliced"), [("GRU", 3, [0, 1]), ("LSTM", 4, [0, 1, 2, 3])])
+def test_gates_are_cut_from_the_stack_one_behind_the_other(op, stacked, sliced):
+    hidden = 4
+    nodes = [helper.make_node(op, ["x", "w", "r"], ["y"], name="n", hidden_size=hidden)]
+    initializers = [weights("w", 1, stacked * hidden, 2), weights("r", 1, stacked * hidden, hidden)]
+    layers = load_onnx(model(nodes, [value("x", [3, 1, 2])], ["y"], initializers)).layers
+    starts = [layer.params["start"] for layer in layers if layer.type == "SLICE"]
+    assert sorted(starts) == [[0, 0, hidden * k] for k in sliced]
+
+
+@pytest.mark.parametrize(("opset", "dims", "out"), [(8, (2, 3, 4), (2, 3, 4)), (9, (3, 4), (3, 4))])
+def test_a_scan_of_opset_8_has_a_batch_and_no_lengths(opset, dims, out):
+    values = [value(name, [4]) for name in "abcd"]
+    inside = [helper.make_node("Add", ["a", "b"], ["c"]), helper.make_node("Identity", ["c"], ["d"])]
+    body = helper.make_graph(inside, "body", values[:2], values[2:])
+    names = ["", "s", "v"] if opset == 8 else ["s", "v"]
+    node = helper.make_node("Scan", names, ["y", "z"], name="n", body=body, num_scan_inputs=1)
+    state = value("s", [*dims[:-2], 4])
+    graph = load_onnx(model([node], [state, value("v", dims)], ["y", "z"], [], opset))
+    assert graph.tensors[graph.outputs[1]].dims == out
+    if opset == 8:
+        node.input[0] = "s"
+        with pytest.raises(ModelError, match="sequence_lens"):
+            load_onnx(model([node], [state, value("v", dims)], ["y", "z"], [], opset))
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_a_deformable_convolution_without_a_mask_gets_one_of_ones(masked):
+    """The plugin's inputs are data, offsets, mask and weights, in this order."""
+    names = ["x", "w", "o", *(["", "m"] if masked else [])]
+    inputs = [value("x", [1, 4, 8, 8]), value("o", [1, 18, 6, 6]), *([value("m", [1, 9, 6, 6])] if masked else [])]
+    nodes = [helper.make_node("DeformConv", names, ["y"], name="n")]
+    graph = load_onnx(model(nodes, inputs, ["y"], [weights("w", 2, 4, 3, 3)], 19))
+    assert graph.tensors[graph.outputs[0]].dims == (1, 2, 6, 6)
+    assert graph.layers[-1].params["plugin"] == "ModulatedDeformConv2d"
+    assert len(graph.layers[-1].inputs) == 4

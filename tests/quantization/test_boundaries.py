@@ -13,6 +13,7 @@ from edgedla.errors import EnvironmentMissing
 from edgedla.quantization import memory_limit as memory
 from edgedla.quantization.histogram import Histogram
 from edgedla.quantization.methods import divergences
+from edgedla.quantization.numerics import features
 from edgedla.quantization.samples import InputSpec, synthetic_samples
 
 MIB = 1 << 20
@@ -89,3 +90,9 @@ def test_a_cut_of_the_whole_histogram_loses_least_where_all_bins_count_alike(bin
     assert list(kept) == list(range(128, bins + 1))
     assert int(kept[np.argmin(lost)]) == bins
     assert lost[-1] == pytest.approx(0.0, abs=1e-9)
+
+
+def test_features_of_the_numerics_are_known_by_their_names() -> None:
+    rounding = features()["int8-rounding"]
+    assert (rounding.id, rounding.default) == ("NUM001", "half-away")
+    assert rounding.default in rounding.variants

@@ -142,6 +142,7 @@ REFUSED: Dict[str, Callable[[], Any]] = {
     "scales for a constant of shape": lambda: qdq_net(
         weights={"ws": SCALES[1:], "wz": np.zeros(len(SCALES) - 1, np.int8)}
     ),
+    "a scale along axis 1": lambda: qdq_net(axis=1, weights={"ws": SCALES[:3], "wz": np.zeros(3, np.int8)}),
     "quantised with two scales": lambda: _concat("s2"),
     "not a positive number": lambda: qdq_net(weights={"s": np.float32(0)}),
 }
@@ -285,3 +286,14 @@ def test_nodes_that_only_pass_values_on_are_not_listed_as_fp16(kind: str) -> Non
     model = onnx_model([node(kind, "x", "y", name="last")], {"x": (1, 8)})
     found = Unscaled(model.graph, {}, set()).fp16_nodes()
     assert found == (("last",) if kind == "Relu" else ())
+
+
+@pytest.mark.parametrize(("domain", "taken"), [("", True), ("ai.onnx", True), ("com.microsoft", True), ("own", False)])
+def test_pairs_of_every_standard_domain_are_read(domain: str, taken: bool) -> None:
+    model = qdq_net()
+    for part in model.graph.node:
+        if part.op_type.endswith("Linear"):
+            part.domain = domain
+    assert has_qdq(model) is taken
+    if taken:
+        assert {n.op_type for n in strip_qdq(model).model.graph.node} == {"Conv", "Relu", "MaxPool"}

@@ -7,7 +7,7 @@ from typing import Any, Dict
 
 import numpy as np
 import pytest
-from onnx import helper, parser
+from onnx import TensorProto, helper, parser
 
 from edgedla.errors import DataError, ModelError, UsageError
 from edgedla.importers.model_file.embedded_preprocess import METADATA, EmbeddedPreprocess
@@ -144,3 +144,26 @@ def test_labels_as_python_objects_are_refused_with_the_form_that_boxes_take(tmp_
     with pytest.raises(DataError, match="Python objects") as refused:
         load_samples(tmp_path / "x.npz", (InputSpec("x", (1, 3, 4, 4), np.float32),))
     assert "(samples, objects, 5)" in str(refused.value.allowed)
+
+
+@pytest.mark.parametrize(("first", "second"), [(3, 3), (3, 2), (1, 2)])
+def test_every_input_has_the_same_number_of_samples(tmp_path: Path, first: int, second: int) -> None:
+    specs = [InputSpec("x", (1, 2), np.float32), InputSpec("z", (1, 4), np.float32)]
+    np.savez(tmp_path / "a.npz", x=np.ones((first, 2)), z=np.ones((second, 4)))
+    if first == second:
+        assert len(load_samples(tmp_path, specs).feeds) == first
+        return
+    low, high = sorted((first, second))
+    with pytest.raises(DataError, match=rf"different numbers of samples: .{low}, {high}."):
+        load_samples(tmp_path, specs)
+
+
+@pytest.mark.parametrize(("kind", "taken"), [("FLOAT", True), ("UINT8", True), ("STRING", False), ("COMPLEX64", False)])
+def test_an_input_of_a_type_without_numbers_is_named(kind: str, taken: bool) -> None:
+    entry = helper.make_tensor_value_info("x", getattr(TensorProto, kind), [1, 2])
+    model = helper.make_model(helper.make_graph([], "g", [entry], []))
+    if taken:
+        assert [(spec.name, spec.shape) for spec in model_input_specs(model)] == [("x", (1, 2))]
+        return
+    with pytest.raises(UsageError, match=rf"input 'x' has type tensor\({kind.lower()}\)"):
+        model_input_specs(model)

@@ -6,7 +6,7 @@ import numpy as np
 import onnx
 import pytest
 
-from edgedla.errors import EnvironmentMissing
+from edgedla.errors import EnvironmentMissing, ModelError
 from edgedla.fixes.proofs.plain_session import of_the_file, session_of
 from edgedla.quantization import memory_limit
 from tests.models import constant, node, onnx_model
@@ -40,3 +40,13 @@ def test_only_tensors_read_from_the_model_belong_to_the_users_file() -> None:
     assert of_the_file(ir.serde.TensorProtoTensor(constant("w", array)))
     assert of_the_file(ir.LazyTensor(lambda: ir.tensor(array), ir.DataType.FLOAT, ir.Shape((2, 3))))
     assert not of_the_file(ir.tensor(array))
+
+
+def test_weights_whose_file_is_missing_are_named() -> None:
+    model = dense(64)
+    tensor = model.graph.initializer[0]
+    tensor.ClearField("raw_data")
+    tensor.data_location = onnx.TensorProto.EXTERNAL
+    tensor.external_data.add(key="location", value="gone.bin")
+    with pytest.raises(ModelError, match="the elements of 'w' cannot be worked out"):
+        session_of(ir.from_proto(model), ["y"])
