@@ -12,7 +12,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Optional
 
 import onnx
 import pytest
@@ -28,6 +28,7 @@ from edgedla.remote.job import Ended, Request
 from edgedla.remote.measure import Measured, measure_on
 from edgedla.remote.results import staging_of
 from edgedla.remote.transfer import model_files
+from edgedla.targets import platform_for
 from tests.frozen import changeable
 from tests.hostile.commands import small_model
 
@@ -242,3 +243,13 @@ def test_a_connection_asks_nothing_forwards_nothing_and_runs_nothing_else(
 
 def test_what_a_board_said_cannot_be_changed_by_who_reads_it() -> None:
     assert changeable("remote") == set()
+
+
+@pytest.mark.parametrize(
+    ("board", "mode"),
+    [({"power_mode": "MODE_30W_ALL"}, "30W"), ({"power_mode": "MAXN"}, "MAXN"), ({"power_mode": "MODE_7W"}, None), ({}, None),
+     (None, None)],
+)  # fmt: skip
+def test_what_is_measured_is_predicted_in_the_boards_own_power_mode(board: Any, mode: Optional[str]) -> None:
+    measured: Any = SimpleNamespace(artifact=SimpleNamespace(board=board))
+    assert truth._mode(measured, platform_for("agx-orin-64gb")) == mode

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, List, Optional, Tuple
@@ -10,8 +11,9 @@ from typing import Any, List, Optional, Tuple
 import numpy as np
 import pytest
 
-from edgedla.errors import UsageError
+from edgedla.errors import EnvironmentMissing, UsageError
 from edgedla.runtime.board import doctor
+from edgedla.runtime.cuda.memory import cuda_driver
 from edgedla.runtime.decode.depth import DepthMap
 from edgedla.runtime.decode.pose import COCO_LIMBS
 from edgedla.runtime.frames import Frame, FrameResult
@@ -21,6 +23,8 @@ from edgedla.runtime.outputs.films.segments import LOOK_EVERY, Segments
 from edgedla.runtime.outputs.sinks import AnnotatedImages, AnnotatedVideo
 from edgedla.runtime.pipeline.open_engine import batch_of
 from edgedla.runtime.runners.chain import ChainRunner
+from edgedla.runtime.sources.base import CameraDenied
+from edgedla.runtime.sources.gst_launch import GstLaunchSource
 from edgedla.targets.board import Board
 from edgedla.targets.releases import releases
 from tests.frozen import changeable
@@ -199,3 +203,42 @@ def test_each_source_has_one_tracker_for_all_of_its_frames() -> None:
 
 def test_what_the_runtime_hands_out_is_not_changed_afterwards() -> None:
     assert changeable("runtime") == {"Crops", "Opened", "Site", "Visitor", "_Frame", "_Job", "_Stage", "_Work"}
+
+
+@pytest.mark.parametrize(
+    ("words", "denied"),
+    [("src: Unauthorized", True), ("Forbidden", True), ("(401)", True), ("(403)", True), ("(404)", False), ("not authorized", True),
+     ("could not connect", False), ("", False)],
+)  # fmt: skip
+def test_a_camera_that_denies_its_stream_is_told_from_one_that_fails(words: str, denied: bool) -> None:
+    source: Any = SimpleNamespace(
+        _last_words=lambda: words, _spec=SimpleNamespace(codec="auto", place="rtsp://cam/1", unchecked=False, scheme="rtsp"),
+        uri="rtsp://cam/1",
+    )  # fmt: skip
+    found = GstLaunchSource._broken(source, "no frame")
+    assert isinstance(found, CameraDenied) is denied
+    assert found.what == (f"no frame: {words}" if words else "no frame")
+
+
+@pytest.mark.parametrize("count", [0, 1, 2])
+def test_cuda_without_a_device_is_missing(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    driver = SimpleNamespace(init=lambda: None, Device=SimpleNamespace(count=lambda: count), Error=OSError)
+    monkeypatch.setitem(sys.modules, "pycuda", SimpleNamespace(driver=driver))
+    if count:
+        assert cuda_driver() is driver
+        return
+    with pytest.raises(EnvironmentMissing, match="CUDA finds no device"):
+        cuda_driver()
+
+
+@pytest.mark.parametrize(
+    ("installed", "state"),
+    [("10.3.0", "ok"), ("10.3.0.30", "ok"), ("10.3.0.30-1+cuda12.5", "ok"), ("8.5.2.2", "warn")],
+)
+def test_a_tensorrt_is_of_its_jetpack_by_its_first_three_numbers(
+    installed: str, state: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("edgedla.builder.tensorrt.bindings.installed_version", lambda: installed)
+    (check,) = doctor._release_pair(jetson(False, False), Path("/"))
+    assert check.state == state
+    assert "10.3.0" in check.found
