@@ -16,6 +16,7 @@ from edgedla.accuracy.request import QuantizeRequest
 from edgedla.errors import ModelError
 from edgedla.quantization.samples import Samples
 from edgedla.quantization.session import open_session
+from tests.models import onnx_model
 
 Data = Tuple[Samples, Samples]
 
@@ -63,10 +64,12 @@ def test_rescaling_by_a_power_of_two_is_bit_exact(body: str) -> None:
 @pytest.mark.parametrize("body", CHAINS)
 def test_rescaling_by_channel_keeps_the_outputs(body: str) -> None:
     model = net(body)
-    group = Wiring(model).group("a")
-    assert group.by_channel
+    groups = [Wiring(model).group(node.output[0]) for node in model.graph.node[:-1]]
+    assert groups[0].by_channel
     factor = np.linspace(0.3, 4.0, 8)
-    np.testing.assert_allclose(outputs(rescaled(model, group, factor)), outputs(model), rtol=1e-3, atol=1e-4)
+    for group in groups:
+        if group.by_channel:
+            np.testing.assert_allclose(outputs(rescaled(model, group, factor)), outputs(model), rtol=1e-3, atol=1e-4)
 
 
 def test_both_operands_of_an_addition_are_rescaled_together() -> None:
@@ -152,6 +155,25 @@ def test_a_repair_is_kept_above_its_least_gain(
     assert [(s.before_db, s.sqnr_db, s.kept) for s in steps[1:]] == [(0.0, gain, kept)]
     assert (after, state.model) == (("measured anew", "new") if kept else ("collection", "old"))
     assert state.absmax == ({"a": 3.0} if kept else {})
+
+
+@pytest.mark.parametrize(
+    ("operator", "groups", "measured"),
+    [("Conv", 1, True), ("Conv", 2, True), ("ConvTranspose", 1, True), ("ConvTranspose", 2, False)],
+)
+def test_the_mean_error_is_measured_of_every_convolution_whose_channels_are_one_behind_the_other(
+    operator: str, groups: int, measured: bool
+) -> None:
+    from edgedla.accuracy.repairs.bias_correction import _mean_errors
+
+    shape = (4, 4 // groups, 3, 3)
+    weights = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    nodes = [helper.make_node(operator, ["x", "w"], ["y"], group=groups)]
+    model = onnx_model(nodes, {"x": (1, 4, 8, 8)}, {"y": list("abcd")}, {"w": weights}, opset=17)
+    x = np.random.default_rng(1).standard_normal((1, 4, 8, 8)).astype(np.float32)
+    found = _mean_errors(model, ["int8"], {"x": 3.0}, [{"x": x}])
+    channels = 4 if operator == "Conv" else 4 // groups
+    assert {i: errors.shape for i, errors in found.items()} == ({0: (channels,)} if measured else {})
 
 
 @pytest.mark.parametrize(("bias", "lost"), [(None, 0.0), (0.25, 0.0), (1e-9, 1.0), (7e4, np.inf)])
