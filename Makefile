@@ -3,8 +3,8 @@ PYTHON ?= python3
 VENV ?= .venv
 EXTRAS ?= test,host
 OUT ?= out
-# Three on two cores: one in four tests mostly waits.
-WORKERS ?= 3
+# Four on two cores: one in three tests mostly waits.
+WORKERS ?= 4
 # More arguments for pytest, for example PYTEST=--slow.
 PYTEST ?=
 

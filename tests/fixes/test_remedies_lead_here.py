@@ -62,7 +62,7 @@ def test_the_remedy_that_check_names_makes_the_layer_accepted(
     mode = ["--mode", "strict"] if purpose == "strict" else []
     exit_code_of(["check", str(path), "--target", "agx-orin-64gb", "--precision", "int8", *mode])
     shown = capsys.readouterr().out
-    assert f"({remedy})" in shown
+    assert f"({remedy}, by `edgedla fix`: " in " ".join(shown.split())
     assert "`edgedla fix" in shown
     arguments = [
         "fix",

@@ -196,6 +196,7 @@ def test_the_image_context_holds_only_the_wheels_sources() -> None:
     assert ignored == "*"
     text = (ROOT / "pyproject.toml").read_text()
     wheel = text[text.index("[tool.hatch.build.targets.wheel]") : text.index("[tool.hatch.build.targets.sdist]")]
-    named = set(re.findall(r'^"([^"]+)" = ', wheel, re.M)) | {"edgedla", "pyproject.toml", "README.md", "LICENSE"}
+    read = {"edgedla", "pyproject.toml", "hatch_build.py", "README.md", "LICENSE"}
+    named = set(re.findall(r'^"([^"]+)" = ', wheel, re.M)) | read
     assert {name.split("/")[0] for name in named} == allowed
     assert all((ROOT / name).exists() for name in named)
