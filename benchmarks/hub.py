@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT)]
 
 import edgedla  # noqa: E402
-from edgedla.cli.hub import recipes  # noqa: E402
+from edgedla.cli.deploy.hub import recipes  # noqa: E402
 from edgedla.io.files import write_atomic  # noqa: E402
 
 FILE = ROOT / "docs" / "howto" / "recipes.yaml"

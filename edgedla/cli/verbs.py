@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Dict, Tuple
 
 #: Title -> verb -> (module:command, one line). The table keeps the line so that `edgedla --help` imports no verb. To add a verb: one
-#: file edgedla/cli/<verb>.py, one row here, and its examples in edgedla/cli/examples.py.
+#: file under edgedla/cli, beside the verbs that it is like, one row here, and its examples in edgedla/cli/examples.py.
 GROUPS: Dict[str, Dict[str, Tuple[str, str]]] = {
     "Understand a model": {
         "check": ("edgedla.cli.check.check:check", "Say which layers run on the DLA, why others do not, if it pays."),
@@ -48,7 +48,7 @@ GROUPS: Dict[str, Dict[str, Tuple[str, str]]] = {
         "inspect": ("edgedla.cli.inspect:inspect", "Show what a log, engine, artifact or model holds; compare two."),
         "targets": ("edgedla.cli.targets:targets", "List the Jetson modules and releases."),
         "rules": ("edgedla.cli.rules:rules", "List the rules behind the verdicts."),
-        "hub": ("edgedla.cli.hub:hub", "List recipes that put published networks into few loadables."),
+        "hub": ("edgedla.cli.deploy.hub:hub", "List recipes that put published networks into few loadables."),
         "completion": ("edgedla.cli.completion:completion", "Print the script for completion in bash, zsh or fish."),
         "mcp": ("edgedla.cli.agents.mcp:mcp", "Serve check, compare, fix, predict and explain to a coding agent."),
     },

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from edgedla.cli.hub import recipes
+from edgedla.cli.deploy.hub import recipes
 from edgedla.cli.main import exit_code_of
 from edgedla.targets import module_ids
 from edgedla.vocabulary import PRECISIONS
