@@ -17,10 +17,9 @@ from torch import nn
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
 
-from provenance import provenance  # noqa: E402
+from provenance import provenance, write_lines  # noqa: E402
 
 from edgedla.errors import EdgedlaError  # noqa: E402
-from edgedla.io.files import write_atomic  # noqa: E402
 from edgedla.regions import CheckReport  # noqa: E402
 from edgedla.torch import adapt, check  # noqa: E402
 
@@ -32,7 +31,10 @@ NETWORKS = (
 
 
 class Heads(nn.Module):
-    """Pyramid and heads, or the region proposals' head: anchors, loss and decoding stay with the detector."""
+    """Pyramid and heads, or the region proposals' head: anchors, loss and decoding stay with the detector.
+
+    The results of a head that names them come in the order of their names: each head of torchvision has its own.
+    """
 
     def __init__(self, detector: Any) -> None:
         super().__init__()
@@ -41,7 +43,8 @@ class Heads(nn.Module):
 
     def forward(self, x: torch.Tensor) -> Any:
         found = self.head(list(self.backbone(x).values()))
-        return tuple(found.values()) if isinstance(found, dict) else tuple(part for parts in found for part in parts)
+        named = isinstance(found, dict)
+        return tuple(found[k] for k in sorted(found)) if named else tuple(part for parts in found for part in parts)
 
 
 def made(name: str) -> Any:
@@ -82,12 +85,8 @@ def main() -> None:
             rows.append(row)
             print(json.dumps(row), flush=True)
     if given.out is not None:
-        document = {
-            "provenance": provenance(("torch", "torchvision", "onnx", "onnxscript")),
-            "target": TARGET,
-            "rows": rows,
-        }
-        write_atomic(given.out, json.dumps(document, indent=1))
+        packages = ("torch", "torchvision", "onnx", "onnxscript")
+        write_lines(given.out, {"provenance": provenance(packages), "target": TARGET}, rows)
 
 
 if __name__ == "__main__":

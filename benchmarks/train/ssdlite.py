@@ -32,6 +32,8 @@ from edgedla.runtime.decode.detections import Detection  # noqa: E402
 from edgedla.torch import AsBuilt, prepare_qat  # noqa: E402
 
 SIDE = 320
+#: The results of `Heads`, in their order.
+HEADS = ("bbox_regression", "cls_logits")
 
 
 class Task:
@@ -53,7 +55,7 @@ class Task:
             some = len(rows) > 0
             none = torch.full((len(self.anchors),), -1, dtype=torch.int64, device=boxes.device)
             matched.append(self.detector.proposal_matcher(box_iou(rows[:, 1:], self.anchors)) if some else none)
-        heads = {"cls_logits": outputs[0], "bbox_regression": outputs[1]}
+        heads = dict(zip(HEADS, outputs))
         parts = self.detector.compute_loss(wanted, heads, [self.anchors] * len(boxes), matched)
         total: torch.Tensor = sum(parts.values())  # type: ignore[assignment]
         return total
@@ -65,8 +67,7 @@ class Task:
         with torch.no_grad():
             for i in range(0, len(self.held.x), batch):
                 x = self.held.inputs(self.held.x[i : i + batch])
-                logits, boxes = module(x)
-                heads = {"cls_logits": logits, "bbox_regression": boxes}
+                heads = dict(zip(HEADS, module(x)))
                 sizes = [(SIDE, SIDE)] * len(x)
                 for k, one in enumerate(self.detector.postprocess_detections(heads, [self.anchors] * len(x), sizes)):
                     columns = (one["boxes"].cpu().numpy(), one["scores"].tolist(), one["labels"].tolist())
