@@ -22,6 +22,8 @@ sys.path[:0] = [str(ROOT)]
 import edgedla  # noqa: E402
 from edgedla.cli.deploy.hub import recipes  # noqa: E402
 from edgedla.io.files import write_atomic  # noqa: E402
+from edgedla.io.strict_yaml import loads  # noqa: E402
+from edgedla.regions import CheckReport  # noqa: E402
 
 FILE = ROOT / "docs" / "howto" / "recipes.yaml"
 PAGE = FILE.with_suffix(".md")
@@ -56,23 +58,19 @@ def page(every: Mapping[str, Any]) -> str:
     return _HEAD + "".join(rows) + _TAIL
 
 
-def counts(model: str, recipe: Mapping[str, Any], folder: Path) -> Any:
-    """The check of a file, or of a module by name, on the recipe's platform."""
-    file = folder / model
-    if not file.exists():
-        from edgedla.torch.factory import onnx_of_factory
-
-        return edgedla.check(onnx_of_factory(model), target=recipe["target"], precision=recipe["precision"], cost=True)
-    return edgedla.check(file, target=recipe["target"], precision=recipe["precision"], cost=True)
+def checked(model: Any, recipe: Mapping[str, Any]) -> CheckReport:
+    return edgedla.check(model, target=recipe["target"], precision=recipe["precision"], cost=True)
 
 
 def figures(recipe: Mapping[str, Any], folder: Path) -> Dict[str, Any]:
     """Runs the commands in `folder`. Returns what `figures` of the recipe should say."""
+    from edgedla.torch.factory import onnx_of_factory
+
     for command in recipe["commands"]:
         verb, *arguments = shlex.split(command)
         assert verb == "edgedla", command
         subprocess.run([sys.executable, "-m", "edgedla", *arguments], cwd=folder, check=True, capture_output=True)
-    before, after = (counts(recipe[key], recipe, folder) for key in ("source", "result"))
+    before, after = checked(onnx_of_factory(recipe["source"]), recipe), checked(folder / recipe["result"], recipe)
     axis = after.to_dict()["worth"]["headlines"][0]["axes"][0]
     assert axis["name"] == "time", axis
     return {
@@ -87,15 +85,14 @@ def main() -> None:
     parser.add_argument("--page", action="store_true", help="run nothing, write the page")
     given = parser.parse_args()
     text = FILE.read_text(encoding="utf-8")
-    for name in () if given.page else given.names or recipes():
+    every = recipes()
+    for name in () if given.page else given.names or every:
         with tempfile.TemporaryDirectory() as folder:
-            found = figures(recipes()[name], Path(folder))
+            found = figures(every[name], Path(folder))
         print(name, found, flush=True)
         line = ", ".join(f"{key}: {value}" for key, value in found.items())
         text = re.sub(rf"(?ms)^(  {re.escape(name)}:\n.*?^    figures: )[^\n]*", rf"\g<1>{{{line}}}", text, count=1)
         write_atomic(FILE, text)
-    from edgedla.io.strict_yaml import loads
-
     write_atomic(PAGE, page(loads(text, str(FILE))["recipes"]))
 
 
