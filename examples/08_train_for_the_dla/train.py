@@ -171,7 +171,14 @@ class Progress:
             updates = steps / more.get("local_steps", 1)
             average = keeping.Average(parts.unwrap_model(prepared), max(1 - 2.3 / updates, 0.0))
             parts.register_for_checkpointing(average)
-            more["after_step"] = lambda: (mask is None or mask.apply(), average.update())
+
+            def after_step() -> None:
+                # The mask first: the average is of sparse weights.
+                if mask is not None:
+                    mask.apply()
+                average.update()
+
+            more["after_step"] = after_step
         done = self._resumed()
         if validate is not None and done == 0:
             self._keep(parts.unwrap_model(prepared), validate, 0)
