@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Tuple
 
 from edgedla.rules import load_rules
+from edgedla.rules.rule import Rule
 
 #: Rules on whether a convolution's weights and input rows fit the buffer; the second one is not published.
 BUFFER_RULES = ("CONV009", "CONV010")
@@ -32,10 +33,14 @@ def resize_factor() -> int:
     return rule_parameter("RESZ006", "max")
 
 
-@lru_cache(maxsize=None)
 def rule_parameter(rule_id: str, name: str) -> int:
     """One number of a rule's first case."""
-    return int(load_rules().rule(rule_id).cases[0].parameters[name])
+    return int(_rule(rule_id).cases[0].parameters[name])
+
+
+@lru_cache(maxsize=None)
+def _rule(rule_id: str) -> Rule:
+    return load_rules().rule(rule_id)
 
 
 def buffer_overflow(
@@ -54,7 +59,5 @@ def buffer_overflow(
     convolution = SimpleNamespace(
         in_dims=in_dims, in_chw=in_dims[1:], out_channels=out_channels, kernel=kernel, groups=groups, dilation=dilation
     )
-    return any(
-        rule.failure(convolution, rule.cases[0], element_bytes) is not None  # type: ignore[arg-type]
-        for rule in map(load_rules().rule, BUFFER_RULES)
-    )
+    rules = [_rule(rule_id) for rule_id in BUFFER_RULES]
+    return any(r.failure(convolution, r.cases[0], element_bytes) is not None for r in rules)  # type: ignore[arg-type]
