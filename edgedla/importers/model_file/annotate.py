@@ -43,8 +43,9 @@ def annotated(model: Any, of_model: Mapping[str, str], of_nodes: Sequence[Mappin
         for part in _model(mapped, of_model, iter(of_nodes)):
             if isinstance(part, bytes):
                 yield part
-            else:
-                yield from (os.pread(f.fileno(), min(_CHUNK_BYTES, part.stop - at), at) for at in part[::_CHUNK_BYTES])
+                continue
+            f.seek(part.start)
+            yield from (f.read(min(_CHUNK_BYTES, part.stop - at)) for at in part[::_CHUNK_BYTES])
 
 
 def _model(data: Any, entries: Mapping[str, str], nodes: Iterator[Mapping[str, str]]) -> List[Part]:
