@@ -39,7 +39,7 @@ def sparse_weights(graph: Any, data: Any) -> FrozenSet[str]:
 
 
 def reads_of(weights: FrozenSet[str], nodes: Iterable[Any]) -> Set[str]:
-    """These initializers, and the values that are they in other types."""
+    """The names of weights, and of the values that are the same weights cast or quantised."""
     carried = set(weights)
     for node in nodes:
         if node.op_type in KEEPING_ZEROS and node.input and node.input[0] in carried:
@@ -58,14 +58,9 @@ def _constants(graph: Any, data: Any) -> Iterator[Tuple[str, Any, Tuple[int, int
                     yield tensor.name, tensor, _place(data, start, stop, RAW_DATA)
                 elif inner == NODE:
                     node = next(nodes)
-                    if (
-                        node.op_type == "Constant"
-                        and node.output
-                        and node.attribute
-                        and len(node.attribute[0].t.dims) > 2
-                    ):
-                        place = _place(data, start, stop, ATTRIBUTE, TENSOR, RAW_DATA)
-                        yield node.output[0], node.attribute[0].t, place
+                    tensor = node.attribute[0].t if node.op_type == "Constant" and node.attribute else None
+                    if tensor is not None and node.output and len(tensor.dims) > 2:
+                        yield node.output[0], tensor, _place(data, start, stop, ATTRIBUTE, TENSOR, RAW_DATA)
     except (Malformed, StopIteration):
         # The bytes are not those of this graph.
         return
