@@ -89,11 +89,8 @@ def _in_order(names: Any) -> Optional[List[Any]]:
     """The values of a list, or of a mapping from each number from 0 on, or its text; None for anything else."""
     if isinstance(names, Mapping):
         numbered = {str(number): name for number, name in names.items()}
-        names = (
-            [numbered[str(i)] for i in range(len(names))]
-            if all(str(i) in numbered for i in range(len(names)))
-            else None
-        )
+        order = [str(number) for number in range(len(names))]
+        names = [numbered[number] for number in order] if set(order) == set(numbered) else None
     return names if isinstance(names, list) else None
 
 
