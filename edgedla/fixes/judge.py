@@ -39,7 +39,7 @@ DIGITS = {"share_macs_dla": 6, "latency_us": 1, "energy_mj": 3, "period_us": 1, 
 
 
 def require_size(model: Any, trt: Tuple[int, ...]) -> Any:
-    """Refuses a model that is too large, before onnx-ir reads and checks it and inlines its functions. Returns it, a file or bytes as read.
+    """Refuses a model that is too large, before onnx-ir reads and checks it and inlines functions. Returns it, a path or bytes as OnnxFile.
 
     Raises:
         EnvironmentMissing: onnx-ir is missing, or Python is too old. Checked first, whatever the model is.
