@@ -10,7 +10,6 @@ import io
 import json
 import random
 import signal
-import subprocess
 import sys
 import time
 import zipfile
@@ -29,7 +28,7 @@ from tests.hostile.attack_surfaces import detector
 from tests.hostile.attack_torch import converted, factory
 from tests.hostile.attack_viewers import missing, viewers
 from tests.hostile.commands import small_model
-from tests.hostile.started import DOCUMENTED, EDGEDLA, ended, start
+from tests.hostile.started import DOCUMENTED, EDGEDLA, ended, start, written
 from tests.hostile.values import bytes_changed
 
 # --- Changed .pyz files
@@ -52,12 +51,10 @@ def pyz(rng: random.Random, folder: Path) -> Optional[str]:
     path.write_bytes(bytes_changed(_pyz(), rng))
     how = rng.choice((["--verify"], ["--source", "synthetic://?frames=2"]))
     process = start([sys.executable, str(path), *how], folder)
-    try:
-        out, err = process.communicate(timeout=180)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.communicate()
+    said = written(process)
+    if said is None:
         return f"{how}: hangs"
+    err = said[1]
     whole = _members(path.read_bytes()) == _members(_pyz())
     if process.returncode == 0 and not whole and "--verify" in how:
         return f"{how}: a changed bundle is verified"

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Dict, Mapping, Optional, Sequence
 
 from tests.hostile.orders import ORDERS
-from tests.hostile.started import DOCUMENTED, EDGEDLA, ended, start
+from tests.hostile.started import DOCUMENTED, EDGEDLA, ended, start, written
 from tests.hostile.values import bytes_changed
 
 _FILE = """import sys, os, torch
@@ -119,13 +119,8 @@ def factory(rng: random.Random, folder: Path) -> Optional[str]:
     words = [verb, rng.choice(NAMES), "--target", "orin", *more, *rng.choice(SHAPES)]
     what = f"{' '.join(words)} of {[v for n, v in slots.items() if v != SLOTS[n][0]]}"
     process = start([*EDGEDLA, *words], folder)
-    try:
-        out, err = process.communicate(timeout=180)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.communicate()
-        return f"{what}: hangs"
-    return _judged(process.returncode, out, err, words, what, folder)
+    said = written(process)
+    return f"{what}: hangs" if said is None else _judged(process.returncode, *said, words, what, folder)
 
 
 def _judged(code: int, out: str, err: str, words: Sequence[str], what: str, folder: Path) -> Optional[str]:

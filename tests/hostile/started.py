@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Optional, Sequence
+from typing import Optional, Sequence, Tuple
 
 ROOT = Path(__file__).resolve().parents[2]
 #: Exit codes that are documented; 130 and the signals' own are of processes that were asked to end.
@@ -23,14 +23,22 @@ def start(command: Sequence[str], folder: Path) -> subprocess.Popen[str]:
                             stderr=subprocess.PIPE, text=True, errors="replace")  # fmt: skip
 
 
-def ended(process: subprocess.Popen[str], what: str) -> Optional[str]:
-    """What is wrong with how a process ended; None if nothing is."""
+def written(process: subprocess.Popen[str]) -> Optional[Tuple[str, str]]:
+    """(output, messages) of a process that ends; None: it hung, and was killed."""
     try:
-        out, err = process.communicate(timeout=180)
+        return process.communicate(timeout=180)
     except subprocess.TimeoutExpired:
         process.kill()
         process.communicate()
+        return None
+
+
+def ended(process: subprocess.Popen[str], what: str) -> Optional[str]:
+    """What is wrong with how a process ended; None if nothing is."""
+    said = written(process)
+    if said is None:
         return f"{what}: hangs"
+    out, err = said
     if process.returncode not in DOCUMENTED:
         return f"{what}: ended with {process.returncode}: {err[-300:]}"
     if PASSWORD in out + err:
