@@ -15,7 +15,7 @@ import time
 import zipfile
 import zlib
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
+from typing import Any, Callable, List, Mapping, Optional, Sequence
 
 import numpy as np
 import onnx
@@ -23,7 +23,7 @@ from google.protobuf.message import DecodeError
 
 from edgedla.builder.artifact.load import load_artifact
 from edgedla.errors import EdgedlaError
-from tests.hostile.attack_servers import broker, camera, names, results_in
+from tests.hostile.attack_servers import broker, camera, names, pipeline, results_in
 from tests.hostile.attack_surfaces import detector
 from tests.hostile.attack_torch import converted, factory
 from tests.hostile.attack_viewers import missing, viewers
@@ -141,16 +141,12 @@ def hang_up(rng: random.Random, folder: Path) -> Optional[str]:
     """The file is changed and SIGHUP sent, again and again: what is wrong in it is told, and the pipeline goes on to its end."""
     import yaml
 
-    config: Dict[str, Any] = {
-        "version": 2, "sources": {"gate": "synthetic://?rate=30"},
-        "models": {"m": {"artifact": detector(), "decode": {"kind": "final", "score": 0}}}, "outputs": {"jsonl": "r.jsonl"},
-    }  # fmt: skip
+    text = yaml.safe_dump(pipeline("synthetic://?rate=30")).encode()
     path = folder / "p.yaml"
-    path.write_text(yaml.safe_dump(config))
+    path.write_bytes(text)
     process = start([*EDGEDLA, "run", "p.yaml", "--seconds", "2.5"], folder)
     time.sleep(rng.uniform(0.0, 1.0))
     for _ in range(rng.choice((1, 3, 8))):
-        text = yaml.safe_dump(config).encode()
         elsewhere = rng.choice((b"other.jsonl", b"/nowhere/x.jsonl", b"p.yaml"))
         path.write_bytes(rng.choice((
             text, bytes_changed(text, rng), b"", text.replace(b"gate", b"door"), text.replace(b"r.jsonl", elsewhere),
