@@ -17,7 +17,7 @@ from tests.hostile.attack_surfaces import detector
 from tests.hostile.commands import small_model
 from tests.hostile.orders import ORDERS
 from tests.hostile.started import EDGEDLA, PASSWORD, ended, start
-from tests.hostile.values import bytes_changed
+from tests.hostile.values import bytes_changed, noise
 
 #: What a server answers, one after the other: bytes, or None, which closes the connection.
 Answers = Sequence[Optional[bytes]]
@@ -59,10 +59,6 @@ def serving(answers: Answers, rng: random.Random) -> Iterator[int]:
         stop.set()
         thread.join()
         server.close()
-
-
-def noise(rng: random.Random) -> bytes:
-    return bytes(rng.randrange(256) for _ in range(rng.choice((0, 1, 7, 300, 5000))))
 
 
 def results_in(folder: Path, what: str) -> Tuple[List[bytes], Optional[str]]:

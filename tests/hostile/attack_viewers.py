@@ -17,7 +17,7 @@ from typing import List, Optional
 
 import numpy as np
 
-from tests.hostile.values import bytes_changed
+from tests.hostile.values import bytes_changed, noise
 
 #: A viewer who asks properly gets the stream within so many seconds, whatever others do beside him. GStreamer's server answers 503
 #: for some 0.6 s while it takes down what the viewer before him had; players and `run` ask again.
@@ -105,7 +105,7 @@ def odd(port: int, rng: random.Random) -> bytes:
         f"OPTIONS {address} RTSP/1.0\r\nCSeq: 1\r\nContent-Length: -1\r\n\r\n".encode(), b"OPTIONS  RTSP/9.9\r\nCSeq: x\r\n\r\n",
         b"OPTIONS rtsp://a/ RTSP/1.0\r\n" + b"X: " + b"y" * 20_000 + b"\r\n\r\n",
         b"OPTIONS rtsp://a/ RTSP/1.0\r\n" + b"X: y\r\n" * 3000 + b"\r\n",
-        b"A" * 70_000, bytes(rng.randrange(256) for _ in range(rng.choice((1, 40, 2000)))),
+        b"A" * 70_000, noise(rng, (1, 40, 2000)),
     ))  # fmt: skip
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import random
-from typing import Any, List, Tuple
+from typing import Any, List, Sequence, Tuple
 
 #: What stands in place of a value of a document.
 VALUES: Tuple[Any, ...] = (
@@ -40,6 +40,11 @@ def _nodes(value: Any) -> List[Any]:
     return ([value] if isinstance(value, (dict, list)) else []) + [n for v in below for n in _nodes(v)]
 
 
+def noise(rng: random.Random, sizes: Sequence[int] = (0, 1, 7, 300, 5000)) -> bytes:
+    """Random bytes, of one of these sizes."""
+    return bytes(rng.randrange(256) for _ in range(rng.choice(sizes)))
+
+
 def bytes_changed(data: bytes, rng: random.Random) -> bytes:
     """Some bytes are others, missing or doubled, or the end is missing."""
     out = bytearray(data)
@@ -51,7 +56,7 @@ def bytes_changed(data: bytes, rng: random.Random) -> bytes:
         elif how < 0.6:
             del out[at : at + rng.choice((1, 4, 100))]
         elif how < 0.8:
-            out[at:at] = bytes(rng.randrange(256) for _ in range(rng.choice((1, 4, 100))))
+            out[at:at] = noise(rng, (1, 4, 100))
         else:
             del out[at:]
     return bytes(out)
