@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import urllib.error
@@ -19,6 +18,7 @@ import pytest
 from edgedla.bundles import carried
 from edgedla.bundles.contents import Contents, contents_of
 from tests.models import node, onnx_model
+from tests.ports import free_port
 from tests.runtime.waiting import until
 
 cv2 = pytest.importorskip("cv2", reason="OpenCV is not installed")
@@ -131,9 +131,7 @@ def test_a_signal_ends_a_bundle_gracefully(folder: Path, tmp_path: Path, number:
 def test_a_bundle_serves_the_live_page(folder: Path, tmp_path: Path) -> None:
     from edgedla.bundles.bundle import bundle
 
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
+    port = free_port()
     bundled(folder, source="synthetic://?rate=20&width=32&height=24", view={"port": port})
     made = bundle(None, tmp_path / "out", pipeline=folder / "p.yaml")
     assert "jinja2" in made.needs

@@ -6,7 +6,6 @@ import os
 import random
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -14,6 +13,8 @@ import time
 import urllib.request
 from pathlib import Path
 from typing import Any, Dict, List, Optional
+
+from tests.ports import free_port
 
 PYTHON = "/usr/bin/python3"
 CAMERA = Path(__file__).resolve().parents[1] / "rtsp_camera.py"
@@ -38,7 +39,7 @@ def soak(minutes: float, seed: int) -> Dict[str, Any]:
         folder = Path(name)
         scene = Scene(folder)
         scene.build_artifact()
-        ports = [_free_port(), _free_port()]
+        ports = [free_port(), free_port()]
         server = _server(ports[0], SIZES[0])
         pipeline = subprocess.Popen(
             [sys.executable, "-m", "edgedla", "run", str(folder / "art"), "--source", f"rtsp://u:p@127.0.0.1:{ports[0]}/cam",
@@ -91,12 +92,6 @@ def _break(server: subprocess.Popen, event: str, port: int, rng: random.Random) 
     if event == "death":
         time.sleep(rng.uniform(0, 8))
     return _server(port, rng.choice(SIZES))
-
-
-def _free_port() -> int:
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return int(s.getsockname()[1])
 
 
 def _sample(pid: int, port: int) -> Dict[str, float]:

@@ -18,6 +18,7 @@ from typing import List, Optional
 import numpy as np
 
 from tests.hostile.values import bytes_changed, noise
+from tests.ports import free_port
 
 #: A viewer who asks properly gets the stream within so many seconds, whatever others do beside him. GStreamer's server answers 503
 #: for some 0.6 s while it takes down what the viewer before him had; players and `run` ask again.
@@ -43,9 +44,7 @@ class Served:
     def __init__(self) -> None:
         from edgedla.runtime.outputs.rtsp import Rtsp, RtspConfig
 
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = int(free.getsockname()[1])
+        self.port = free_port()
         self.sink = Rtsp(RtspConfig(f"rtsp://127.0.0.1:{self.port}/site/{{source}}", rate=5, encoder="auto"), ("gate",))
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._feed, daemon=True)

@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +16,7 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 
+from tests.ports import free_port  # noqa: E402
 from tests.remote.loopback import LoopbackBoard, keygen, missing  # noqa: E402
 
 ANSIBLE = ROOT / "jetson/ansible"
@@ -66,9 +66,7 @@ class Fleet:
             self.boards[name] = board
             known.append(f"[127.0.0.1]:{board.port} {board.host_key.with_suffix('.pub').read_text()}")
             self._venv(folder / name, board)
-            with socket.socket() as s:
-                s.bind(("127.0.0.1", 0))
-                port = s.getsockname()[1]
+            port = free_port()
             self.hosts[name] = {
                 "ansible_host": "127.0.0.1", "ansible_port": board.port, "camera": "synthetic://?rate=4", "metrics_port": port,
                 "edgedla_venv": str(folder / name / "venv"), "edgedla_state": str(folder / name / "state"),

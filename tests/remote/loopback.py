@@ -9,12 +9,13 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import Dict, List, Optional
+
+from tests.ports import free_port
 
 SSHD = next((p for p in ("/usr/sbin/sshd", shutil.which("sshd") or "") if p and os.path.exists(p)), "")
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -71,9 +72,7 @@ class LoopbackBoard:
         self.edgedla = folder / "edgedla"
         self.edgedla.write_text(f'#!/bin/sh\nexec "{python}" -m edgedla "$@"\n')
         self.edgedla.chmod(0o755)
-        with socket.socket() as s:
-            s.bind(("127.0.0.1", 0))
-            self.port = s.getsockname()[1]
+        self.port = free_port()
         self.host_key = folder / "host_key"
         keygen(self.host_key)
         environment = {

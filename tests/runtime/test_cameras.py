@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import re
 import shutil
-import socket
 import subprocess
 import time
 from pathlib import Path
@@ -22,6 +21,7 @@ from edgedla.runtime.pipeline.open_pipeline import make_capture
 from edgedla.runtime.sources import gst_launch, open_source, parse_source
 from edgedla.runtime.sources.base import CameraDenied
 from edgedla.runtime.sources.reader import CaptureOptions
+from tests.ports import free_port
 
 PYTHON, CAMERAS = "/usr/bin/python3", Path(__file__).with_name("cameras.py")
 
@@ -39,9 +39,7 @@ pytestmark = pytest.mark.skipif(
 
 @contextlib.contextmanager
 def cameras(*arguments: str) -> Iterator[int]:
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = int(s.getsockname()[1])
+    port = free_port()
     process = subprocess.Popen([PYTHON, CAMERAS, str(port), *arguments], stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None

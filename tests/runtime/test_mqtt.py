@@ -22,6 +22,7 @@ from edgedla.errors import UsageError
 from edgedla.runtime.frames import Frame, FrameResult
 from edgedla.runtime.outputs.mqtt import MOST_IN_FLIGHT, Mqtt
 from edgedla.runtime.outputs.mqtt_config import MqttConfig, check_mqtt
+from tests.ports import free_port
 from tests.runtime.waiting import until
 
 MOSQUITTO = shutil.which("mosquitto") or "/usr/sbin/mosquitto"
@@ -100,12 +101,6 @@ def test_the_mqtt_status_topic_is_a_sibling_of_the_results():
     assert MqttConfig(topic="site/{source}").status_topic == "site/status"
     assert MqttConfig(topic="{source}/{model}").status_topic == "edgedla/status"
     assert MqttConfig(status="a/b").status_topic == "a/b"
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 class Broker:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import subprocess
 import threading
 import time
@@ -16,6 +15,7 @@ from edgedla.runtime.pipeline.capture import Capture
 from edgedla.runtime.sources import parse_source
 from edgedla.runtime.sources.gst_launch import GstLaunchSource
 from edgedla.runtime.sources.reader import CaptureOptions
+from tests.ports import free_port
 
 PYTHON = "/usr/bin/python3"
 CAMERA = Path(__file__).resolve().parents[1] / "rtsp_camera.py"
@@ -34,9 +34,7 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture
 def server():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
+    port = free_port()
     started = []
 
     def start():

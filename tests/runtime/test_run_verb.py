@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from edgedla.cli.main import exit_code_of
+from tests.ports import free_port
 from tests.runtime.waiting import until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -85,9 +86,7 @@ def test_systemd_is_notified_of_start_and_watchdog(artifact, tmp_path):
 
 def test_prometheus_reads_the_running_pipeline(artifact, tmp_path):
     pytest.importorskip("prometheus_client", reason="prometheus-client is not installed")
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
+    port = free_port()
     metrics = tmp_path / "m.jsonl"
     process = subprocess.Popen(
         command(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 import json
-import socket
 import subprocess
 import sys
 import urllib.request
@@ -18,6 +17,7 @@ from edgedla.errors import UsageError
 from edgedla.runtime.decode.make_decoder import DecodeOptions
 from edgedla.runtime.pipeline.devices import placed_together
 from edgedla.runtime.pipeline.settings import ModelConfig, PipelineConfig, SourceConfig
+from tests.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[3]
 MODEL = ROOT / "examples" / "00_shapes_detector" / "shapes_detector.onnx"
@@ -88,9 +88,7 @@ def test_two_sources_without_a_file_from_python_and_the_command_line(artifact, t
 
 def test_python_writes_and_serves_the_metrics_and_the_live_page_of_the_file(artifact, tmp_path):
     """They were left out without a word."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     file = tmp_path / "pipeline.yaml"
     file.write_text(
         f"version: 1\nartifact: {artifact}\nsource: 'synthetic://?frames=3'\n"

@@ -23,6 +23,7 @@ from edgedla.runtime.live.state import WORDS, Warnings
 from edgedla.runtime.pipeline.capture import Capture
 from edgedla.runtime.pipeline.pipeline import Limits
 from edgedla.runtime.pipeline.settings import ViewConfig
+from tests.ports import free_port
 from tests.runtime.field.field_pipelines import camera, counter, engine, lane, pipeline
 
 cv2 = pytest.importorskip("cv2", reason="OpenCV is not installed")
@@ -88,14 +89,6 @@ def test_results_of_other_models_are_shown_for_a_second():
     scenes.write(result(2, model="slow", age_s=0.5))
     scenes.write(result(3, model="fast"))
     assert [r.model for r in scenes.by_source["a"].results()[0]] == ["fast", "slow"]
-
-
-def free_port():
-    import socket
-
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 class Hanging:

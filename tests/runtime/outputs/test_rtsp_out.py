@@ -23,6 +23,7 @@ from edgedla.runtime.outputs.rtsp import Rtsp, RtspConfig, encoders
 from edgedla.runtime.pipeline.config import load_config
 from edgedla.runtime.sources import parse_source
 from edgedla.runtime.sources.gst_launch import GstLaunchSource
+from tests.ports import free_port
 from tests.runtime.waiting import until
 
 cv2 = pytest.importorskip("cv2", reason="OpenCV is not installed")
@@ -38,12 +39,6 @@ def has_server():
 
 
 needs_server = pytest.mark.skipif(not has_server(), reason="GStreamer's RTSP server is not installed")
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 def feed(sink, stop, colours):
