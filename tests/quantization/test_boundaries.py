@@ -22,7 +22,7 @@ MIB = 1 << 20
 @pytest.mark.parametrize(
     ("most", "used", "machine_kb", "free"),
     [("100", "30", 1, 70), ("100", "30", None, 70), ("30", "100", None, 0), ("max", "30", 1, 1024), ("max", "30", None, None),
-     ("x", "30", 1, 1024),     ("9999", "0", 1, 1024), ("100", None, 1, 1024), (None, "30", 1, 1024)],
+     ("x", "30", 1, 1024), ("9999", "0", 1, 1024), ("100", None, 1, 1024), (None, "30", 1, 1024)],
 )  # fmt: skip
 def test_free_memory_is_the_least_of_the_machines_and_the_containers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: Optional[str], used: Optional[str], machine_kb: Optional[int], free: Any

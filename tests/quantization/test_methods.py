@@ -81,13 +81,13 @@ def test_squared_error_of_a_threshold_equals_that_of_quantising(threshold: float
     values = np.abs(np.random.default_rng(2).standard_normal(40000)).astype(np.float32)
     scale = threshold / 127
     expected = np.mean((values - scale * np.rint(np.minimum(values, threshold) / scale)) ** 2)
-    assert squared_errors(histogram(values), np.asarray([threshold]))[0] == pytest.approx(expected, rel=0.02)
+    assert squared_error(histogram(values), threshold) == pytest.approx(expected, rel=0.02)
 
 
 def test_mse_threshold_equals_a_fine_search() -> None:
     found = histogram(np.random.default_rng(3).laplace(size=50000))
     every = squared_errors(found, np.linspace(0.02, 1, 400) * found.absmax)
-    assert squared_errors(found, np.asarray([mse(found)]))[0] <= min(every) * 1.02
+    assert squared_error(found, mse(found)) <= min(every) * 1.02
 
 
 @settings(max_examples=examples(40), deadline=None)

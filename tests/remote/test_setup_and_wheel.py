@@ -192,7 +192,7 @@ def test_the_program_of_the_variable_is_started_or_named(
 @pytest.mark.parametrize(
     ("settings", "strict"),
     [({}, False), ({"stricthostkeychecking": "no"}, True), ({"stricthostkeychecking": "off"}, True),
-     ({"stricthostkeychecking": "ask"}, False),     ({"stricthostkeychecking": "false"}, True), ({"userknownhostsfile": "/dev/null"}, True),
+     ({"stricthostkeychecking": "ask"}, False), ({"stricthostkeychecking": "false"}, True), ({"userknownhostsfile": "/dev/null"}, True),
      ({"globalknownhostsfile": "/a /dev/null"}, True),
      ({"userknownhostsfile": "~/.ssh/known_hosts"}, False)],
 )  # fmt: skip
