@@ -117,6 +117,7 @@ def test_a_refusing_login_script_is_quoted(laptop, login, said):
     assert (done.returncode, said in done.stderr) == (4, True), done.stderr
 
 
+@pytest.mark.usefixtures("_openssh")
 @pytest.mark.parametrize("shell", ["dash", "bash", "csh", "tcsh", "fish", "zsh"])
 def test_commands_run_under_every_login_shell(laptop, shell):
     path = shutil.which(shell)
