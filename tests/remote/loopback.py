@@ -126,8 +126,9 @@ class LoopbackBoard:
     def cut(self) -> int:
         """Ends the server's side of every connection, as a network that breaks; returns how many there were."""
         if self.pretended:
-            children = [int(path.name) for path in (self.folder / "connections").glob("*")]
-            for path in (self.folder / "connections").glob("*"):
+            connections = list((self.folder / "connections").glob("*"))
+            children = [int(path.name) for path in connections]
+            for path in connections:
                 path.unlink()
         else:
             assert self.process is not None

@@ -7,6 +7,7 @@ itself behaves; tests of that need sshd.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shlex
@@ -14,7 +15,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import BinaryIO, List, NoReturn
+from typing import BinaryIO, Dict, NoReturn
 
 
 def refuse(text: str) -> NoReturn:
@@ -29,23 +30,26 @@ def board_at(laptop: Path, port: str) -> Path:
     refuse(f"ssh: connect to host 127.0.0.1 port {port}: Connection refused")
 
 
-def environment_of(board: Path) -> List[str]:
+def environment_of(board: Path) -> Dict[str, str]:
     lines = (board / "sshd_config").read_text().splitlines()
-    return [word for line in lines if line.startswith("SetEnv ") for word in shlex.split(line)[1:]]
+    words = [word for line in lines if line.startswith("SetEnv ") for word in shlex.split(line)[1:]]
+    return dict(word.split("=", 1) for word in words)
 
 
 def copy(source: BinaryIO, into: BinaryIO) -> None:
-    try:
+    with contextlib.suppress(OSError):
         while True:
             data = os.read(source.fileno(), 65536)
             if not data:
-                break
+                return
             into.write(data)
             into.flush()
-    except OSError:
-        pass
-    if into is not sys.stdout.buffer and into is not sys.stderr.buffer:
-        into.close()
+
+
+def feed(child: BinaryIO) -> None:
+    """What ssh is told, to the child, which sees its end."""
+    copy(sys.stdin.buffer, child)
+    child.close()
 
 
 def main() -> None:
@@ -55,8 +59,7 @@ def main() -> None:
     board = board_at(laptop, words[words.index("-p") + 1])
     if (laptop / "key.pub").read_text() not in (board / "authorized_keys").read_text():
         refuse("ana@127.0.0.1: Permission denied (publickey).")
-    fixed = {"PATH": os.environ["PATH"], "HOME": str(board), "LANG": "C.UTF-8"}
-    variables = {**fixed, **dict(word.split("=", 1) for word in environment_of(board))}
+    variables = {"PATH": os.environ["PATH"], "HOME": str(board), "LANG": "C.UTF-8", **environment_of(board)}
     child = subprocess.Popen(
         ["sh", "-c", words[-1]], cwd=str(board), env=variables, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         start_new_session=True,
@@ -67,7 +70,7 @@ def main() -> None:
     (board / "connections").mkdir(exist_ok=True)
     mine = board / "connections" / str(os.getpid())
     mine.touch()
-    threading.Thread(target=copy, args=(sys.stdin.buffer, child.stdin), daemon=True).start()
+    threading.Thread(target=feed, args=(child.stdin,), daemon=True).start()
     said = [
         threading.Thread(target=copy, args=pair, daemon=True)
         for pair in ((child.stdout, sys.stdout.buffer), (child.stderr, sys.stderr.buffer))
