@@ -69,14 +69,11 @@ def test_tags_of_wheels_follow_glibc_and_machine(glibc: str, machine: str, newes
 def test_after_a_setup_a_board_that_still_runs_other_code_is_named(
     monkeypatch: pytest.MonkeyPatch, rc: int, options: Tuple[str, ...], differs: Tuple[str, ...], says: bool
 ) -> None:
-    asked: List[Any] = []
+    asked = requests(monkeypatch, rc)
     said: List[str] = []
     states = iter((STATE, replace(STATE, differs=differs)))
     monkeypatch.setattr(setup, "state_of", lambda board: next(states))
     monkeypatch.setattr(setup, "write_wheel", lambda folder: _file(folder / "edgedla-0.2-py3-none-any.whl"))
-    monkeypatch.setattr(
-        setup, "run_on", lambda board, request, terminal: (asked.append(request), SimpleNamespace(rc=rc))[1]
-    )
     ended = setup.set_up(BOARD, options, SimpleNamespace(say=said.append), wait_s=3.0)  # type: ignore[arg-type]
     assert ended.rc == rc
     assert bool(said) is says
@@ -85,6 +82,18 @@ def test_after_a_setup_a_board_that_still_runs_other_code_is_named(
     assert request.argv == ("in/jetson/setup.sh", "--wheel", "in/edgedla-0.2-py3-none-any.whl", *options)
     assert (request.program, request.wait_s) == ("/bin/bash", 3.0)
     assert {"edgedla-0.2-py3-none-any.whl", "jetson/setup.sh"} <= {file.path for file in request.files}
+
+
+def requests(monkeypatch: pytest.MonkeyPatch, rc: int) -> List[Any]:
+    """What the setup asks the board for; each request ends with `rc`."""
+    asked: List[Any] = []
+
+    def run_on(board: BoardEntry, request: Any, terminal: Any) -> SimpleNamespace:
+        asked.append(request)
+        return SimpleNamespace(rc=rc)
+
+    monkeypatch.setattr(setup, "run_on", run_on)
+    return asked
 
 
 def _file(path: Path) -> Path:
@@ -100,13 +109,10 @@ def test_an_offline_setup_downloads_for_the_boards_python_and_sends_what_came(mo
         _file(Path(command[command.index("--dest") + 1]) / "numpy.whl")
         return subprocess.CompletedProcess(command, 0, "", "")
 
-    asked: List[Any] = []
+    asked = requests(monkeypatch, 0)
     monkeypatch.setattr(setup, "state_of", lambda board: STATE)
     monkeypatch.setattr(setup.subprocess, "run", pip)
     monkeypatch.setattr(setup, "write_wheel", lambda folder: _file(folder / "e.whl"))
-    monkeypatch.setattr(
-        setup, "run_on", lambda board, request, terminal: (asked.append(request), SimpleNamespace(rc=0))[1]
-    )
     setup.set_up(BOARD, (), SimpleNamespace(say=lambda text: None), offline=True)  # type: ignore[arg-type]
     (command,) = commands
     assert command[command.index("--python-version") + 1] == "3.10"
