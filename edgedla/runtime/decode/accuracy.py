@@ -96,10 +96,10 @@ def _hits(overlap: np.ndarray) -> np.ndarray:
 
 
 def average_precision(hits: np.ndarray, objects: int) -> np.ndarray:
-    """Area under the precision envelope at 101 recall points, (rows,).
+    """Area under the precision envelope at 101 recall points, (rows,); NaN where there are no objects.
 
     Args:
-        hits: (rows, n) of all detections of a class, best first.
+        hits: (rows, n) of all detections of a class, best first; a row per threshold of overlap.
     """
     rows, n = hits.shape
     if not objects:
