@@ -32,7 +32,7 @@ class StandIn(MagicMock):
 
 
 def origin(value: Any) -> str:
-    """ "latency.best()" of what came from field `latency`; the type of everything else."""
+    """What a value came from, as "latency.best()"; of a plain value itself, of all others their type."""
     if isinstance(value, StandIn):
         found = re.search(r"name='([^']*)'", repr(value))
         return found[1] if found else "?"
