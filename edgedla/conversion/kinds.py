@@ -121,6 +121,7 @@ def damage_of(path: Path, kind: Kind) -> Optional[str]:
 def _torch_kind(path: Path) -> str:
     """The kind of a PyTorch file: a TorchScript archive has code/, an exported program archive_format; the rest are pickles."""
     import zipfile
+    import zlib
 
     if not zipfile.is_zipfile(path):
         return "pickle"
@@ -128,7 +129,8 @@ def _torch_kind(path: Path) -> str:
         with zipfile.ZipFile(path) as archive:
             inner = {n.partition("/")[2]: n for n in archive.namelist()}
             begin = archive.open(inner["data.pkl"]).read(_PICKLE_BEGIN) if "data.pkl" in inner else b""
-    except (OSError, zipfile.BadZipFile, RuntimeError, NotImplementedError):
+    except (OSError, EOFError, ValueError, RuntimeError, zipfile.BadZipFile, zlib.error):
+        # Damaged: ValueError by a name, RuntimeError by flags that ask for a password or an unknown method, the rest by the data.
         return "pickle"
     if "archive_format" in inner:
         return "pt2"

@@ -12,7 +12,7 @@ from collections import namedtuple
 from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, List
+from typing import Any, List, Tuple
 
 import numpy as np
 import onnx
@@ -87,6 +87,31 @@ def test_forms_are_detected_by_name_and_first_bytes(tmp_path: Path) -> None:
     assert kind_of(archive(tmp_path / "b.pt", "archive_format")) == KINDS["pt2"]
     assert kind_of(archive(tmp_path / "c.pt", "data.pkl")) == KINDS["pickle"]
     assert [kind_of(tmp_path / n) for n in ("m.onnx", "x.engine", ".")] == [None, None, None]
+
+
+@pytest.mark.parametrize(
+    ("where", "damage"),
+    [
+        (("local", 45), b"\xff" * 20),  # the compressed data
+        (("central", 8), b"\x01"),  # flags: a password
+        (("central", 8), b"\x40"),  # flags: strong encryption
+        (("central", 10), b"\x4d"),  # an unknown method
+        (("central", 6), b"\xc8"),  # an unknown version
+        (("central", 8), b"\x00\x08"),  # flags: a name in UTF-8, which b"\xff" is not
+        (("central", 42), b"\xff\xff\xff"),  # begins behind the end
+        (("central", 20), b"\xff\xff\xff\x00\xff\xff\xff\x00"),  # is larger than the file
+    ],
+)
+@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+def test_a_damaged_archive_is_no_checkpoint(tmp_path: Path, where: Tuple[str, int], damage: bytes, method: int) -> None:
+    path = tmp_path / "m.pt"
+    with zipfile.ZipFile(path, "w", method) as z:
+        z.writestr("a/data.pkl", bytes(range(256)) * 10)
+    data = bytearray(path.read_bytes())
+    at = where[1] + (data.rindex(b"PK\x01\x02") if where[0] == "central" else 0)
+    data[at : at + len(damage)] = damage
+    path.write_bytes(data.replace(b"a/data.pkl", b"\xff/data.pkl") if damage == b"\x00\x08" else data)
+    assert kind_of(path) == KINDS["pickle"]
 
 
 @pytest.mark.parametrize("name", ["m.pt", "m.h5"])
