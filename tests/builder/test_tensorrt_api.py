@@ -6,13 +6,14 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Callable, List
 
 import pytest
 
 from edgedla.builder.plan.plan import BuildPlan, Calibration, LayerPlan
 from edgedla.builder.tensorrt.api import build_engine
-from edgedla.builder.tensorrt.bindings import installed_version
+from edgedla.builder.tensorrt.bindings import dla_cores, installed_version, why_missing
 from edgedla.builder.tensorrt.drift import Drift
 from edgedla.errors import BuildError, EnvironmentMissing, ModelError
 
@@ -260,6 +261,17 @@ def test_another_tensorrt_or_a_missing_core_is_an_environment_error(
         build_engine(plan_for("10.3.0", dla_core=1), MODEL)
     monkeypatch.setitem(sys.modules, "tensorrt", None)
     assert installed_version() is None
+    with pytest.raises(EnvironmentMissing, match="cannot be imported"):
+        build_engine(plan_for("10.3.0"), MODEL)
+
+
+def test_a_folder_named_tensorrt_is_no_tensorrt(
+    plan_for: Callable[..., BuildPlan], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "tensorrt", ModuleType("tensorrt"))
+    assert installed_version() is None
+    assert dla_cores() == 0
+    assert "__version__" in why_missing()
     with pytest.raises(EnvironmentMissing, match="cannot be imported"):
         build_engine(plan_for("10.3.0"), MODEL)
 

@@ -53,7 +53,7 @@ def dla_cores() -> int:
         with device_work(BuildError):
             builder = trt.Builder(process_logger(trt))
             return int(builder.num_DLA_cores)
-    except (ImportError, OSError, TypeError, RuntimeError):
+    except (AttributeError, ImportError, OSError, TypeError, RuntimeError):
         return 0
 
 
