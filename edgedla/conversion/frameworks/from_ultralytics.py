@@ -15,6 +15,7 @@ def main(request: Dict[str, Any]) -> Tuple[Dict[str, Any], Dict[str, Any], List[
     os.environ.update(YOLO_OFFLINE="true", YOLO_AUTOINSTALL="false", YOLO_CONFIG_DIR=os.getcwd())
     import onnx
     import torch
+    from from_pytorch import named
 
     if not request["trust"]:
         require_network(request["source"], torch)
@@ -33,21 +34,14 @@ def main(request: Dict[str, Any]) -> Tuple[Dict[str, Any], Dict[str, Any], List[
     graph = onnx.load(request["model"], load_external_data=False).graph
     name, dims = graph.input[0].name, [dim.dim_value for dim in graph.input[0].type.tensor_type.shape.dim]
     feed = torch.rand(dims, generator=torch.Generator().manual_seed(request["seed"]))
-    given = iter(tensors(checkpoint.model.cpu().float().eval()(feed)))
+    given = named(checkpoint.model.cpu().float().eval()(feed), torch)
     outputs = []
     for value in graph.output:
         # In evaluation the network also gives what only its loss reads.
         shape = [dim.dim_value for dim in value.type.tensor_type.shape.dim]
-        outputs.append(next(tensor.numpy() for tensor in given if list(tensor.shape) == shape))
+        outputs.append(next(tensor.numpy() for _, tensor in given if list(tensor.shape) == shape))
     about = {"framework": f"ultralytics {ultralytics.__version__}", "exporter": "its own exporter"}
     return {**about, "outputs": [value.name for value in graph.output]}, {name: feed.numpy()}, outputs
-
-
-def tensors(value: Any) -> List[Any]:
-    """The tensors in nested tuples, lists and dicts, in order."""
-    if isinstance(value, (list, tuple, dict)):
-        return [t for part in (value.values() if isinstance(value, dict) else value) for t in tensors(part)]
-    return [value] if hasattr(value, "shape") else []
 
 
 class NotCalled(type):
