@@ -24,7 +24,7 @@ from edgedla.accuracy.scores.judgement import EXCEEDED, Witness, judge
 from edgedla.accuracy.simulation import Simulation
 from edgedla.accuracy.state import State, metric_values
 from edgedla.accuracy.triage import TensorError
-from edgedla.graph import Layer
+from edgedla.graph import LayerGraph
 from edgedla.quantization.calibration_cache import write_cache
 from edgedla.quantization.collect import Collection
 from edgedla.quantization.coverage import coverage
@@ -129,11 +129,14 @@ def _scores(request: QuantizeRequest, state: State, simulation: Simulation) -> T
 
 def _named(job: Job, groups: Sequence[ChannelGroup]) -> Tuple[ChannelGroup, ...]:
     """The groups with the node that makes their tensor, and the user's line."""
-    layers = {name: layer for layer in job.graph.layers for name in layer.outputs}
-    return tuple(replace(g, made_by=_maker(layers[g.tensor])) if g.tensor in layers else g for g in groups)
+    return tuple(replace(g, made_by=_maker(job.graph, g.tensor)) for g in groups)
 
 
-def _maker(layer: Layer) -> str:
+def _maker(graph: LayerGraph, tensor: str) -> str:
+    index = graph.producer(tensor)
+    if index is None:
+        return ""
+    layer = graph.layers[index]
     return f"{layer.onnx_op} {layer.onnx_node}" + (f", {layer.source}" if layer.source is not None else "")
 
 
