@@ -102,21 +102,20 @@ class _Inserter:
         old = list(self.graph.node)
         quantised: Set[str] = set()
         paired = {n for node in old for slot, n in enumerate(node.input) if self._reads_pair(node, slot, n)}
-        paired.update(filter(self._output_through, self.outputs))
+        paired.update(name for name in self.outputs if self._wants(name) and self._output_through(name))
         for entry in self.graph.input:
-            if entry.name not in self.constants and self._wants(entry.name) and entry.name in paired:
+            if entry.name not in self.constants and entry.name in paired:
                 self._pair(entry.name, entry.name, self._named(entry.name, "dequantized"), quantised)
         for node in old:
             self._read(node)
             names = list(node.output)
             for slot, name in enumerate(names):
-                if name and self._wants(name) and self._output_through(name):
+                if name in paired and self._output_through(name):
                     node.output[slot] = self._named(name, "unquantized")
             self.nodes.append(node)
             for name, inner in zip(names, node.output):
-                if not self._wants(name) or name not in paired:
-                    continue
-                self._pair(name, inner, name if inner != name else self._named(name, "dequantized"), quantised)
+                if name in paired:
+                    self._pair(name, inner, name if inner != name else self._named(name, "dequantized"), quantised)
         fresh = [type(n).FromString(n.SerializeToString()) for n in self.nodes]
         del self.graph.node[:]
         self.graph.node.extend(fresh)
