@@ -49,7 +49,7 @@ class Quantized(Shown):
         sqnr_db: SQNR of the outputs on held-out samples. methods: the same by calibration method, for comparison.
         scores: the metric in FP32 and of the simulated network; None without a metric.
         channels: groups of channels at the outputs, the worst first; dead: those below the floor that was asked for. forced: the
-            user takes the result in spite of them. revived: those that were dead before `split-shared-scale`, as they were.
+            user takes the result in spite of them. revived: those that `split-shared-scale` gave back, with their figures before it.
         met: whether the samples show that the goal is met; None without a goal. not_shown: why they do not, if no figure
             misses it.
         predicted_us: predicted times: "int8": all layers as built; "extra": added by the steps; "missing": lost by missing

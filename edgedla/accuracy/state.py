@@ -45,7 +45,7 @@ class State:
     """Mutable: `quantize` changes ranges, precisions and the model, and measures each change with `simulation()`.
 
     `reference` runs the original model. `judged` samples decide on steps; the result is measured on `holdout`, which
-    may be the same samples. `revived`: groups of channels as they were before `split-shared-scale` gave them back.
+    may be the same samples. `revived`: groups of channels that `split-shared-scale` gave back, with their figures before it.
     """
 
     model: Any

@@ -288,7 +288,7 @@ _COLOURS = re.compile(r"\x1b?\[[0-9;]*m")
 _TITLES: Mapping[str, str] = {"torch": "PyTorch", "paddle2onnx": "Paddle", "ultralytics": "Ultralytics"}
 _INSTALLS: Mapping[str, str] = {
     "torch": "'edgedla[torch]'", "tf2onnx": "'edgedla[tensorflow]'", "paddle2onnx": "'edgedla[paddle]'",
-    "ultralytics": "ultralytics onnx (it comes under the AGPL)",
+    "ultralytics": "ultralytics onnx (Ultralytics is under the AGPL)",
 }  # fmt: skip
 
 

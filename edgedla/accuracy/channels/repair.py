@@ -26,7 +26,7 @@ def repair_channels(
 
     A concatenation in FP16 needs no shared scale. Tried: the joins in front of the output, also what makes the dead
     channels, and every join of the network with what makes and reads its tensors; each in FP16 on the DLA, and on the GPU,
-    which ends the DLA's part in front of them. Of a strongly typed release types decide the device, so there only FP16.
+    which ends the DLA's part in front of them. In a strongly typed release types decide the device: only FP16 is tried.
     """
     simulation = state.simulation()
     before = dead(noise.groups(simulation, feeds), least_db)

@@ -77,8 +77,8 @@ def read_quantizer(
         shape: of the constant that is quantised, if it is one.
 
     Raises:
-        ModelError: a scale that is not constant or not positive, a nonzero zero point, a type such as UINT8, blocks, or other many scales
-            than the constant has channels.
+        ModelError: a scale that is not constant or not positive, a nonzero zero point, a type such as UINT8, blocks, or a number of
+            scales that is neither 1 nor that of the constant's channels.
     """
     from onnx import TensorProto, numpy_helper
 
