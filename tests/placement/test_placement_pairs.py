@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
-from typing import List, Optional, Tuple
+from typing import Iterable, List, Optional, Tuple
 
 import numpy as np
 import pytest
@@ -275,6 +275,23 @@ def test_turns_shorten_a_pair_deterministically() -> None:
         assert legal(problem, best.evaluation, MAKESPAN)
         answers.append((best.value, best.evaluation.assignment))
     assert answers[0] == answers[1]
+
+
+def test_after_a_proof_no_more_rounds_are_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    targets: List[float] = []
+    run = Rounds.run
+
+    def watched(self: Rounds, seeds: Iterable[Evaluation], until: Deadline, target: float) -> None:
+        targets.append(target)
+        run(self, seeds, until, target)
+
+    monkeypatch.setattr(Rounds, "run", watched)
+    request = PlacementRequest("agx-orin-64gb", precision="int8", objective="makespan")
+    problem = prepare([network("resnet50_b1")] * 2, request).problem(MAKESPAN)
+    start, length = baselines(problem).values(), schedule_length()
+    solution = solve_pair(problem, MAKESPAN, start, Deadline.after(10.0), gap=0.01, value_of=length)
+    assert not solution.timed_out
+    assert 0 < max(targets) < solution.value * (1 - 0.01) <= solution.bound * (1 + 1e-9)
 
 
 def test_without_time_for_a_search_a_pair_beats_the_baselines(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -60,8 +60,9 @@ class PairSearch:
         self._look_in_any_order(turns)
         if labels and self._is_open:
             self.bound = labels.run(self.bound, pair.deadline)
-            # Too many branches for a proof: a shorter pair may still be found.
-            self._improve(turns, pair.deadline)
+            if self._is_open:
+                # Too many branches for a proof: a shorter pair may still be found.
+                self._improve(turns, pair.deadline)
 
     def turned(self) -> None:
         """Offers what the turns alone find; most end long before their time."""
