@@ -19,6 +19,7 @@ from edgedla.placement.solvers.busiest.loads_ahead import POINTS, LoadsAhead
 from edgedla.placement.solvers.busiest.pooled_cores import MOST_STATES
 from edgedla.placement.solvers.busiest.rows import row_maxima
 from edgedla.placement.solvers.states.state_graph import StateGraph
+from edgedla.placement.solvers.two_models.greedy_pairs import simple_bounds
 from edgedla.placement.solvers.two_models.pair import Pair
 
 
@@ -126,8 +127,5 @@ class AnyOrder:
 
     def _lengths(self) -> np.ndarray:
         """(placements, placements): the largest of both models' own times and of the loads of the devices."""
-        first, second = self._slowed(self._of[0])[:, None], self._slowed(self._of[1])
-        both = first + second if len(self._pair.cores) < 2 else (first + second)[..., :1]
-        own = np.maximum(first.sum(axis=-1), second.sum(axis=-1))
-        lengths: np.ndarray = np.maximum(own, both.max(axis=-1))
-        return lengths
+        names = self._pair.names
+        return simple_bounds((names[0], names[1]), (self._slowed(self._of[0])[:, None], self._slowed(self._of[1])))
