@@ -78,15 +78,13 @@ def sections(report: CheckReport) -> Tuple[Tuple[str, str, Tuple[Group, ...]], .
     """(title, tone, groups) of all findings on layers, failures first; without the empty ones."""
     if not report.platform.has_dla:
         return ()
+    pulled = _grouped(report, lambda layer: layer.placed is Placed.GPU and not layer.cause.is_root)
+    remarked = _grouped(report, lambda layer: layer.placed is Placed.DLA and bool(remarks(layer)))
     candidates = (
         ("Refused by the DLA", "bad", refused(report)),
         ("Unknown: verify on the device", "unknown", unknown(report)),
-        (
-            "On the GPU because of other layers",
-            "mixed",
-            _grouped(report, lambda layer: layer.placed is Placed.GPU and not layer.cause.is_root),
-        ),
-        ("Runs on the DLA, but", "title", _grouped(report, lambda layer: layer.placed is Placed.DLA)),
+        ("On the GPU because of other layers", "mixed", pulled),
+        ("Runs on the DLA, but", "title", remarked),
     )
     return tuple(section for section in candidates if section[2])
 
@@ -131,10 +129,9 @@ class _Groups:
 def _grouped(report: CheckReport, belongs: Callable[[LayerReport], bool]) -> Tuple[Group, ...]:
     groups = _Groups()
     for layer in filter(belongs, report.layers):
-        on_dla = layer.placed is Placed.DLA
-        reasons = remarks(layer) if on_dla else decisive(layer) if layer.cause.is_root else ()
+        reasons = remarks(layer) if layer.placed is Placed.DLA else decisive(layer) if layer.cause.is_root else ()
         for finding in reasons:
             groups.add(finding.rule, finding.rule_name, finding.message, layer, finding.fixes)
-        if not reasons and not on_dla:
+        if not reasons:
             groups.add(str(layer.cause), CAUSES.get(layer.cause, ""), layer.reason, layer)
     return groups.sorted()
