@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Dict, Iterator, List, Optional, Sequence, Tuple, Union
 
 from edgedla.errors import ModelError
 from edgedla.graph.batch import frame_text
@@ -16,6 +16,7 @@ from edgedla.reports.unchecked import DOES_NOT_BUILD, NOT_READ, Unchecked, verdi
 from edgedla.targets import Platform
 
 if TYPE_CHECKING:
+    from edgedla.costs.cost import Cost
     from edgedla.placement.worth import Headline, Way
     from edgedla.placement.worth.value import Baseline
 
@@ -54,31 +55,36 @@ class Cell:
         return None if axis is None or not axis.known else axis.ratio
 
     def time_us(self, name: str) -> Optional[float]:
-        """Time per frame of a way: "tensorrt", "gpu", or "latency" for the best split; None if not costed. The GPU's is that of the
-        user's own model where `edgedla fix` made this one from it."""
-        way, own = self._way(name)
-        return own.latency_us if own is not None else None if way is None else way.cost.latency_us
+        """Time per frame of a way: "tensorrt", "gpu", or "latency" for the best split; None if not costed."""
+        cost = self._cost(name)
+        return None if cost is None else cost.latency_us
 
     def energy_mj(self, name: str) -> Optional[float]:
-        way, own = self._way(name)
-        return own.energy_mj if own is not None else None if way is None else way.cost.energy_mj
+        cost = self._cost(name)
+        return None if cost is None else cost.energy_mj
 
     def fps(self, name: str) -> Optional[float]:
         """Frames per second with many in flight: "throughput" on all engines; None if not costed."""
-        way, own = self._way(name)
+        way, own = self._way(name), self._own(name)
         return None if way is None else round(way.fps if own is None else 1e6 / own.latency_us, 3)
 
-    def _way(self, name: str) -> Tuple[Optional[Way], Optional[Baseline]]:
-        """A way, and the figures of the user's own model where these stand in its place."""
-        worth = None if self.report is None else gains.worth_of(self.report)
-        if self.report is None or worth is None:
-            return None, None
-        return worth.way(name, self.report.precision), worth.baseline(self.report.precision) if name == "gpu" else None
+    def _way(self, name: str) -> Optional[Way]:
+        return None if self.report is None else gains.way(self.report, name)
+
+    def _own(self, name: str) -> Optional[Baseline]:
+        """The user's own model on the GPU, where `edgedla fix` made this one from it: it stands in place of the way "gpu"."""
+        worth = None if self.report is None or name != "gpu" else gains.worth_of(self.report)
+        return None if self.report is None or worth is None else worth.baseline(self.report.precision)
+
+    def _cost(self, name: str) -> Union[Cost, Baseline, None]:
+        """What one frame takes."""
+        way = self._way(name)
+        return self._own(name) or (None if way is None else way.cost)
 
     @property
     def memory_mb(self) -> Optional[float]:
         """Weights and activations; None if not costed."""
-        way = None if self.report is None else gains.way(self.report, "gpu")
+        way = self._way("gpu")
         return None if way is None else round(way.memory_bytes / 1e6, 3)
 
     @property
