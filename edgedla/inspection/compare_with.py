@@ -98,11 +98,8 @@ def _predicted(
 
         if isinstance(real, BuildLog) and real.version and not (trt or jetpack):
             trt = _release_of(real, target, notes)
-        types = [t.dtype for x in real.layers for t in (*x.inputs, *x.outputs)] if isinstance(real, EngineInfo) else []
-        own = " ".join(types) if isinstance(real, EngineInfo) else real.precision
-        if own.strip() and precision is None:
-            precision = "int8" if "INT8" in own.upper() else "fp16"
-        report = check(str(against), target=target, jetpack=jetpack, trt=trt, precision=precision)
+        own = precision or _precision_of(real)
+        report = check(str(against), target=target, jetpack=jetpack, trt=trt, precision=own)
         if isinstance(real, BuildLog):
             notes += _mismatches(real, report.platform, report.precision)
         document: Any = report.to_dict()
@@ -117,6 +114,15 @@ def _predicted(
     platform = document.get("platform")
     of_platform = platform if isinstance(platform, Mapping) else {}
     return _Prediction(predicted_of_check(document), kept, of_platform, str(document.get("precision", "")), notes)
+
+
+def _precision_of(real: Union[BuildLog, EngineInfo, Artifact]) -> Optional[str]:
+    """What it was built in; None where it does not say."""
+    if isinstance(real, EngineInfo):
+        stated = " ".join(t.dtype for layer in real.layers for t in (*layer.inputs, *layer.outputs))
+    else:
+        stated = real.precision
+    return None if not stated.strip() else "int8" if "INT8" in stated.upper() else "fp16"
 
 
 def _release_of(log: BuildLog, target: str, notes: List[str]) -> Optional[str]:
