@@ -9,10 +9,8 @@ import time
 from typing import Any, Callable, Dict, Iterator, TextIO, Tuple
 
 from edgedla.cli.terminal.screen import is_screen
-from edgedla.cli.terminal.waiting import drawn, in_its_place
+from edgedla.cli.terminal.waiting import EVERY_S, drawn, in_its_place
 from edgedla.text.printable import printable_text
-
-EVERY_S = 0.5
 
 
 @contextlib.contextmanager
