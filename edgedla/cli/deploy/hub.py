@@ -11,7 +11,7 @@ from edgedla.cli.output import deliver, echo
 
 @click.group()
 def hub() -> None:
-    """List recipes for published networks, or show one: the commands that put it into few DLA loadables, without weights."""
+    """Recipes for published networks: the commands that put each into few DLA loadables. They hold no weights."""
 
 
 def recipes() -> Mapping[str, Any]:
@@ -44,13 +44,9 @@ def get_recipe(name: str) -> None:
 
     every = recipes()
     r = every[one_of("recipe", name, tuple(every), "NAME")]
-    f, on = r["figures"], f"{r['target']}, {r['precision']}"
-    echo(f"# {r['source']}: {r['task']}, {r['input']}, on {on}")
-    echo(
-        f"# {f['loadables_before']} to {f['loadables']} loadables, {f['layers_gpu']} layers on the GPU; per frame {f['ms']:g} ms,"
-    )
-    echo(f"# the GPU alone {f['gpu_ms']:g} ms (predicted, no board). INT8 loses: {r['int8_loss']}")
+    f, source = r["figures"], r["source"]
+    echo(f"# {source}: {r['task']}, {r['input']}, on {r['target']}, {r['precision']}")
+    echo(f"# {f['loadables_before']} to {f['loadables']} loadables; layers on the GPU: {f['layers_gpu']}")
+    echo(f"# Predicted: {f['ms']:g} ms per frame, the GPU alone {f['gpu_ms']:g} ms. INT8 loses: {r['int8_loss']}")
     echo("\n".join(r["commands"]))
-    echo(
-        "# Its weights are random. For yours, give a function that makes the trained module, package.module:factory, or its ONNX file."
-    )
+    echo(f"# The weights are random. For yours, put its ONNX file or package.module:factory in place of {source}.")
