@@ -27,8 +27,6 @@ from edgedla.text.shown import FORMAT_OF_ENDING
 
 FORMATS = ("text", "json", "html")
 _PURPOSE_OF_MODE = {"fallback": "hybrid", "strict": "strict", "standalone": "standalone"}
-
-
 #: Options that `edgedla.fix` has by the same names.
 SAME = "target jetpack trt shapes batch objective change_outputs approximate data seeded_weights opset".split()
 

@@ -29,7 +29,7 @@ FORMATS = ("text", "json")
 @option(
     "--precision",
     type=click.Choice(PRECISIONS, case_sensitive=False),
-    help="Of the prediction.  [default: FILE's own where it states one, else as of `check`]",
+    help="Precision of the prediction.  [default: the one that FILE states, else that of `check`]",
 )
 @option("--fail-on-difference", is_flag=True, help="Exit with 1 if the comparison or the two files differ.")
 @option(

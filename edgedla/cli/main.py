@@ -188,7 +188,7 @@ def run(args: Optional[List[str]] = None) -> None:
     # A guarded command is a process of its own, whose processor time begins at 0.
     code = exit_code_of(args, -before_s if os.getpid() != pid else 0.0)
     if hasattr(signal, "SIGHUP") and callable(signal.getsignal(signal.SIGHUP)):
-        # A pipeline asked to read its file again, in its last moments, ended well: Python would give the signal its own action back.
+        # It asks a pipeline to read its file again. At exit Python restores the default action, by which it would end the process.
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
     # The process ends: one more garbage collection over a large model's values would be a waste.
     gc.freeze()

@@ -98,7 +98,7 @@ def echo(text: str, *, err: bool = False, nl: bool = True, color: Optional[bool]
 
 
 def say(line: str) -> None:
-    """One line on stderr, as `progress` and `say` of the Python interface give them."""
+    """Prints one line on stderr: what functions of the Python interface take as `say`."""
     echo(line, err=True)
 
 

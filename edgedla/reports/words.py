@@ -26,7 +26,7 @@ def _by(report: CheckReport, fix: str) -> str:
 
 
 def made_by(report: CheckReport, fix: str) -> Tuple[str, ...]:
-    """The rewrites of `edgedla fix` that make a remedy without an error: those with a place in the model, where that was tried."""
+    """The exact rewrites of `edgedla fix` that make a remedy. Where `fix` was tried on the model: those that found a place in it."""
     gain, known = report.fix_gain, remedies().get(fix)
     if known is None or known.effect == "stays":
         return ()

@@ -63,7 +63,7 @@ def topics_of(verb: str) -> List[Topic]:
 
 
 def term_of(word: str) -> Optional[Entry]:
-    """The glossary's entry of a word in any case, of the words of a verdict also one that stands in its text; None elsewhere."""
+    """The glossary's entry of a word in any case. In capitals it may also be part of a verdict: then the first whose text has it."""
     found = None
     for title, folded in _TERM.findall(topics()["glossary"].text()):
         entry = Entry("term", title, f"{title}\n  {' '.join(folded.split())}")

@@ -15,7 +15,7 @@ from edgedla.text.printable import printable
 AFTER_S, EVERY_S = 2.0, 0.5
 #: Columns assumed where the terminal does not report them.
 WIDTH = 80
-#: Held while the line is drawn, or text is printed in its place. _drawn: whether it is on the terminal.
+#: _terminal: held while the line is drawn, or text is printed in its place. _drawn: whether the line is on the terminal.
 _terminal, _drawn = threading.RLock(), threading.Event()
 
 
@@ -46,7 +46,7 @@ def waiting(what: str, of: int = 1, limit_s: Optional[float] = None) -> Iterator
     """Keeps the line on stderr until the block ends; does nothing where that is no terminal.
 
     Args:
-        of: pieces of work, of which the value that is yielded learns. limit_s: processor seconds that the command may take.
+        of: pieces of work, which the caller counts in `done` of what is yielded. limit_s: processor seconds that the command may take.
     """
     work, began = Work(what, of), time.monotonic()
     end_s = None if limit_s is None else time.process_time() - spent_s() + limit_s

@@ -129,7 +129,7 @@ def _answer(baseline: Baseline, file: str, where: str, now: Standing, sources: M
 
 
 def lines(baseline: Baseline, answers: Sequence[Answer], rules_version: str, update: bool = False) -> List[str]:
-    """What the answers say, a line each; a model that stands as before gets none. `update`: the file takes them over."""
+    """What the answers say, a line each; a model that stands as before gets none. `update`: the file is about to take them."""
     missing = f"is now in {baseline.path}" if update else f"is not in {baseline.path}; --update-baseline adds it"
     text: List[str] = []
     for answer in answers:

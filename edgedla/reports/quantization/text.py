@@ -129,7 +129,7 @@ def _lines(r: Quantized) -> List[str]:
 
 def _channels(r: Quantized) -> List[str]:
     """The dead groups of channels, those that a repair gave back, then those that starve."""
-    cure = "more samples, or another --method" if r.methods else "without --quick it is repaired where that can be"
+    cure = "more samples, or another --method" if r.methods else "without --quick it is repaired where possible"
     taken = "taken all the same (--force)" if r.forced else f"`build` refuses it: {cure}"
     lines = [f"DEAD      {group_text(g)}; {taken}" for g in r.dead]
     starving = [g for g in r.channels if g.few_codes and g not in r.dead]
