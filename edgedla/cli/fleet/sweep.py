@@ -127,15 +127,14 @@ def sweep(
     tasks = list(tasks_of(files, platforms, chosen_precisions, settings, _boards(given["board_group"])))
     folder = Path(given["reports"]) if given["reports"] else None
     journal = Path(f"{outputs[0]}.journal")
+    pages = (PAGES, str(folder.absolute())) if folder else (None, None)
     _require_writable(outputs, folder)
     if given["fresh"]:
         Journal(journal).remove()
     with nullcontext() if given["quiet"] else waiting("sweeping") as work:
         rows = run_sweep(
             tasks,
-            limits=Limits(
-                given["timeout"], given["memory"], PAGES if folder else None, str(folder.absolute()) if folder else None
-            ),
+            limits=Limits(given["timeout"], given["memory"], *pages),
             engine=given["engine"],
             jobs=given["jobs"],
             journal=journal,
