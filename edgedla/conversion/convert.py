@@ -269,7 +269,7 @@ def _reason(output: str) -> str:
     return (errors or lines or [""])[-1][:_ERROR_CHARACTERS]
 
 
-#: Text of an error -> what to do.
+#: Pattern of an error -> what to do.
 _HINTS: Sequence[Tuple[str, str]] = (
     ("Could not locate class", "save it by model.export(FOLDER): a SavedModel needs none of the classes"),
     (

@@ -62,7 +62,7 @@ _OF_A_PLUGIN = (
     "`build --backend trtexec` in FP16 or with --calib go without ONNX Runtime; `edgedla help plugins` says how to quantise it"
 )
 _UNIMPLEMENTED = "Could not find an implementation for "
-#: Of a library without the model's operator set, or the Quantize of it, which INT8 is simulated by.
+#: What a library says that lacks the model's operator set, or its QuantizeLinear, by which INT8 is simulated.
 _NEWER = _UNIMPLEMENTED + r"(Quantize|Dequantize)Linear\(|Opset \d+ is under development"
 _NEW_OPSET = (
     "the model's operator set is too new for ONNX Runtime, or for the INT8 that is simulated in it: `edgedla fix MODEL --opset 17 -o OUT` "

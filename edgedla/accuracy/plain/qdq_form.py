@@ -33,12 +33,13 @@ def quantised_model(
     """An onnx.ModelProto in FLOAT with Q/DQ pairs.
 
     Args:
-        absmax: tensor -> range; one that a fused operator reads gets no pair, which would keep TensorRT from fusing.
+        absmax: tensor -> range. A tensor inside what TensorRT fuses gets no pair: one would keep it from fusing.
         fp16: names of nodes that get none. form: one of QDQ_FORMS.
 
     Raises:
         ModelError: see `with_qdq`.
     """
+    # A model from strip_qdq gets the pairs that it had.
     if all(entry.key != METADATA for entry in model.metadata_props):
         unscaled = Unscaled(model.graph, absmax, constants_of(model))
         absmax = {name: value for name, value in absmax.items() if not unscaled.inner(name)}

@@ -31,7 +31,7 @@ def with_qdq(
     """A copy of an onnx.ModelProto with a symmetric INT8 Q/DQ pair on every tensor that has a range.
 
     Weights of Conv, ConvTranspose, Gemm and MatMul become INT8 constants behind a DQ, one scale per output channel,
-    absmax / 127. Nodes in `fp16_nodes` keep their weights, read tensors without the pair, and write outputs without it.
+    absmax / 127. Nodes in `fp16_nodes` keep their weights, read tensors without the pair, and write network outputs without one.
     A model from `strip_qdq` gets its pairs back exactly where they were.
 
     Args:
