@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Dict, FrozenSet
 
+from edgedla.importers.operator_schema import DEFAULT_DOMAINS
 from edgedla.importers.parser_operators import releases_that_import
 
 #: Domains whose operators are all ONNX's own; the parser knows none of them.
@@ -74,4 +75,4 @@ def way_out(op: str) -> str:
 
 def is_standard(op: str, domain: str) -> bool:
     """True for an operator that ONNX defines and the parser does not know; False for an operator unknown to both."""
-    return domain in REFUSED_DOMAINS or (domain in ("", "ai.onnx") and op in REFUSED)
+    return domain in REFUSED_DOMAINS or (domain in DEFAULT_DOMAINS and op in REFUSED)

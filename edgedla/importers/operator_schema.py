@@ -6,7 +6,7 @@ from typing import Any
 
 #: The default domain of ONNX, under both of its names.
 DEFAULT_DOMAINS = ("", "ai.onnx")
-#: Values computed from sizes are not activations; exporters compute them in DOUBLE.
+#: Operators that give sizes. What is computed from sizes is no activation; exporters compute it in DOUBLE.
 SIZES = frozenset(("Shape", "Size"))
 
 

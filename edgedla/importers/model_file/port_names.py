@@ -6,6 +6,7 @@ from collections import Counter
 from typing import Any, Container, Dict, Iterator, List, Mapping, Sequence, Set
 
 from edgedla.importers.model_file.value_names import graphs_in
+from edgedla.importers.operator_schema import DEFAULT_DOMAINS
 
 
 def name_ports(model: Any, inputs: Mapping[str, str], outputs: Sequence[str]) -> None:
@@ -44,7 +45,7 @@ def without_identities(model: Any) -> None:
     remaining = []
     for node in graph.node:
         source = renamed.get(node.input[0], node.input[0]) if node.op_type == "Identity" else ""
-        if not source or node.domain not in ("", "ai.onnx"):
+        if not source or node.domain not in DEFAULT_DOMAINS:
             remaining.append(node)
         elif node.output[0] not in ports:
             renamed[node.output[0]] = source
