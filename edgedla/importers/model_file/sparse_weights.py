@@ -77,7 +77,7 @@ def _all_sparse(data: Any, start: int, outer: Tuple[int, ...], taps: int, code: 
     import numpy as np
 
     kernels, channels = outer
-    held = np.frombuffer(data, f"<{code}" if code != "b" else code, kernels * channels * taps, start) != 0
+    held = np.frombuffer(data, f"<{code}", kernels * channels * taps, start) != 0
     # Channels beyond the last four count as if zeros followed them.
     grouped = np.zeros((kernels, -(-channels // 4) * 4, taps), bool)
     grouped[:, :channels] = held.reshape(kernels, channels, taps)
