@@ -124,21 +124,28 @@ def test_reload_detects_a_new_build_in_the_same_folder(artifact, tmp_path):
         p.lanes[0].close()
 
 
+@contextlib.contextmanager
+def running_command(file, *options):
+    """The process of `edgedla run FILE`, which does not outlive its test."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "edgedla", "run", str(file), *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )  # fmt: skip
+    try:
+        yield process
+    finally:
+        process.kill()
+
+
 def test_sighup_reloads_the_running_command(artifact, tmp_path):
     file, out = tmp_path / "p.yaml", tmp_path / "out.jsonl"
     file.write_text(FILE % (artifact, OLD))
-    process = subprocess.Popen(
-        [sys.executable, "-m", "edgedla", "run", str(file)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    try:
+    with running_command(file) as process:
         assert until(lambda: out.exists() and '"label":"' in out.read_text())
         file.write_text(FILE % (artifact, NEW))
         process.send_signal(signal.SIGHUP)
         assert until(lambda: any(f'"label":"{c}"' in out.read_text()[-3000:] for c in "pqr"))
         process.send_signal(signal.SIGTERM)
         text, err = process.communicate(timeout=120)
-    finally:
-        process.kill()
     assert process.returncode == 0, err
     assert "model objects is replaced by" in err
     assert re.search(r"(?m)^runner host: \d+ inferences since model objects was replaced$", text), text
@@ -148,14 +155,12 @@ def test_sighup_at_any_moment_of_a_run_does_not_end_it(artifact, tmp_path):
     """systemd may ask for a reload while the pipeline still opens, and while its summary is written."""
     file, out = tmp_path / "p.yaml", tmp_path / "out.jsonl"
     file.write_text(FILE % (artifact, OLD))
-    process = subprocess.Popen(
-        [sys.executable, "-m", "edgedla", "run", str(file), "--frames", "3"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )  # fmt: skip
-    assert until(out.exists)
-    while process.poll() is None:
-        process.send_signal(signal.SIGHUP)
-        time.sleep(0.002)
-    text, err = process.communicate()
+    with running_command(file, "--frames", "3") as process:
+        assert until(out.exists)
+        while process.poll() is None:
+            process.send_signal(signal.SIGHUP)
+            time.sleep(0.002)
+        text, err = process.communicate()
     assert process.returncode == 0, err
     assert "frames" in text
 
