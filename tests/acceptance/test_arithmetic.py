@@ -31,6 +31,15 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(arithmetic, name, value)
 
 
+@pytest.fixture
+def trtexec(tmp_path: Path) -> Path:
+    """The program of TRTEXEC, in a folder of its own."""
+    program = tmp_path / "trtexec"
+    program.write_text(TRTEXEC)
+    program.chmod(0o755)
+    return program
+
+
 def test_the_forms_are_sound_and_compute_the_same() -> None:
     results = {}
     for form in arithmetic.FORMS:
@@ -43,11 +52,8 @@ def test_the_forms_are_sound_and_compute_the_same() -> None:
         assert np.linalg.norm(results[form] - results["fp16"]) < 0.15 * np.linalg.norm(results["fp16"])
 
 
-def test_times_show_which_form_is_faster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    program = tmp_path / "trtexec"
-    program.write_text(TRTEXEC)
-    program.chmod(0o755)
-    monkeypatch.setenv("TRTEXEC", str(program))
+def test_times_show_which_form_is_faster(trtexec: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRTEXEC", str(trtexec))
     monkeypatch.setattr(arithmetic, "installed_version", lambda: "11.4.1")
     context = Context(str(tmp_path), str(tmp_path), False, "")
     seen = {f.name: f.seen for f in arithmetic.arithmetic(context)}
@@ -62,13 +68,10 @@ def test_times_show_which_form_is_faster(tmp_path: Path, monkeypatch: pytest.Mon
     assert STEPS["P14"].function == "edgedla.acceptance.arithmetic:arithmetic"
 
 
-def test_trtexec_is_found_on_the_path_as_scripts_find_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    program = tmp_path / "trtexec"
-    program.write_text(TRTEXEC)
-    program.chmod(0o755)
+def test_trtexec_is_found_on_the_path_as_scripts_find_it(trtexec: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TRTEXEC", raising=False)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert own_trtexec() == str(program)
-    program.unlink()
+    monkeypatch.setenv("PATH", str(trtexec.parent))
+    assert own_trtexec() == str(trtexec)
+    trtexec.unlink()
     with pytest.raises(Skip, match="libnvinfer-bin"):
         own_trtexec()
