@@ -148,7 +148,9 @@ def main() -> int:
     )
     parser.add_argument("--processes", type=int, default=0, help="cases of each kind of attack_processes.PROCESSES")
     kinds = list(attack_processes.PROCESSES)
-    parser.add_argument("--kinds", nargs="+", choices=sorted(kinds), default=kinds, help="of --processes, these alone")
+    parser.add_argument(
+        "--kinds", nargs="+", choices=sorted(kinds), default=kinds, help="which kinds --processes runs; default: all"
+    )
     parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--tampers", type=int, default=500)
     parser.add_argument("--soak-minutes", type=float, default=0.0)
@@ -156,7 +158,7 @@ def main() -> int:
         "--unmutated", action="store_true", help="every model as it is, with every command and platform"
     )
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--commit", default="", help="of the sources, where git does not say it")
+    parser.add_argument("--commit", default="", help="commit of the sources, for a copy without git")
     parser.add_argument("--corpus", type=Path, help="a folder of further models to wound")
     parser.add_argument(
         "--part", type=attack_parts.share, default=(1, 1), help="part of the cases, as 3/16; a soak is not divided"

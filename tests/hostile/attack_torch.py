@@ -109,8 +109,8 @@ VERBS = (
 
 
 def factory(rng: random.Random, folder: Path) -> Optional[str]:
-    """Code of one or two odd places, none where it is sound. It is never told as a bug of edgedla, never ends the command by itself
-    with a code that claims success, and what it prints is no part of a JSON answer."""
+    """Code that is odd in at most two places. No answer calls that a bug of edgedla, no such code ends the command as if it had
+    succeeded, and nothing that it prints is part of a JSON answer."""
     slots: Dict[str, str] = {name: values[0] for name, values in SLOTS.items()}
     for name in rng.sample(sorted(SLOTS), rng.choice((0, 1, 1, 1, 2))):
         slots[name] = rng.choice(SLOTS[name])

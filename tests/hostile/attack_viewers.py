@@ -77,7 +77,7 @@ served = functools.lru_cache(maxsize=1)(Served)
 
 
 def requests(port: int) -> List[bytes]:
-    """What a viewer says who takes the stream over its own connection."""
+    """What a viewer says, in order, to get the stream over the connection that it asks by."""
     address = f"rtsp://127.0.0.1:{port}/site/gate"
     lines = (
         f"OPTIONS {address} RTSP/1.0", f"DESCRIBE {address} RTSP/1.0\r\nAccept: application/sdp",
