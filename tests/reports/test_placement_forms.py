@@ -261,6 +261,12 @@ def test_every_form_says_what_one_model_gains_against_the_gpu_alone() -> None:
     assert not place([load_onnx(EXAMPLE)] * 2, target="agx-orin-64gb", precision="int8").against_gpu
 
 
+def test_a_page_without_the_gpu_to_compare_with_says_nothing_in_its_place() -> None:
+    page = render_placement(replace(of_several(2, 100.0), baselines=()), "html")
+    assert "2 loadables on the DLA" in page
+    assert '<p class="say">.</p>' not in page
+
+
 def test_an_unproven_stream_is_told_in_frames_per_second_with_its_bound() -> None:
     model = load_onnx(EXAMPLE)
     found = place([model, model], target="agx-orin-64gb", precision="int8", objective="throughput")

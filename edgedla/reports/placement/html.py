@@ -57,9 +57,10 @@ def _verdicts(placement: Placement) -> List[Verdict]:
         costs = "no placement with a loadable costs less"
         known = costs if proof.optimal else "that a loadable costs more is not proven"
         return [first, Verdict("plain", "Nothing on the DLA", f"Every layer runs on the GPU: {known}.")]
-    alone = [_charted(b.figures, placement) for b in placement.baselines if b.name == "gpu"]
-    text = placement.against_gpu or "".join(f"everything on the GPU: {significant(x)} {unit}" for x, _, unit in alone)
-    return [first, Verdict("good", f"{count(on_dla, 'loadable')} on the DLA", f"{text[:1].upper()}{text[1:]}.")]
+    alone = next((_charted(b.figures, placement) for b in placement.baselines if b.name == "gpu"), None)
+    text = placement.against_gpu or (f"everything on the GPU: {significant(alone[0])} {alone[2]}" if alone else "")
+    said = f"{text[0].upper()}{text[1:]}." if text else ""
+    return [first, Verdict("good", f"{count(on_dla, 'loadable')} on the DLA", said)]
 
 
 #: Objective -> what the bars show.
