@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, Tuple
@@ -248,8 +249,6 @@ def _pages(page: Path, rows: Sequence[Row], folder: Optional[Path]) -> Dict[str,
 
 
 def _summary(rows: Sequence[Row], outputs: Sequence[str]) -> str:
-    counts: Dict[str, int] = {}
-    for row in rows:
-        counts[row["status"]] = counts.get(row["status"], 0) + 1
+    counts = Counter(row["status"] for row in rows)
     by_status = ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
     return f"{len(rows)} row{'s' * (len(rows) != 1)} ({by_status}): {', '.join(outputs)}"
