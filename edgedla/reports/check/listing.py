@@ -65,7 +65,7 @@ def figures(report: CheckReport) -> Iterator[Line]:
 
 
 def strict_lines(report: CheckReport, most: Optional[int] = None) -> Iterator[Line]:
-    """Whether a mode without fallback succeeds, and why not; with `most` so many of each kind, and of each rule its first finding."""
+    """Whether a mode without fallback succeeds, and why not. `most`: messages and offenders shown, and one finding a rule; None: all."""
     assert report.strict is not None
     strict = report.strict
     yield "", 0, ""
