@@ -31,6 +31,7 @@ from edgedla.placement.solvers.two_models import pair_search as pair_search_modu
 from edgedla.placement.solvers.two_models.fit_around import around, first_start, taken
 from edgedla.placement.solvers.two_models.greedy_pairs import simple_bounds
 from edgedla.placement.solvers.two_models.labels.label_rounds import LabelRounds
+from edgedla.placement.solvers.two_models.pair import Pair
 from edgedla.placement.solvers.two_models.solve_pair import _by_more, can_solve, solve_pair
 from tests.placement.placement_problems import brute_force, checked, cost, problems, regroup
 
@@ -292,6 +293,27 @@ def test_after_a_proof_no_more_rounds_are_run(monkeypatch: pytest.MonkeyPatch) -
     solution = solve_pair(problem, MAKESPAN, start, Deadline.after(10.0), gap=0.01, value_of=length)
     assert not solution.timed_out
     assert 0 < max(targets) < solution.value * (1 - 0.01) <= solution.bound * (1 + 1e-9)
+
+
+def test_where_no_pair_keeps_the_limits_the_look_in_any_order_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    limits: List[float] = []
+
+    class NotThrough:
+        bound, is_through = 0.0, False
+
+        def __init__(self, pair: Pair, weights: np.ndarray, weighed: np.ndarray, limit: float, until: Deadline) -> None:
+            limits.append(limit)
+            if len(limits) > 9:
+                raise AssertionError(limits)
+
+    monkeypatch.setattr(pair_search_module, "AnyOrder", NotThrough)
+    monkeypatch.setattr(Best, "offer", lambda *_: None)
+    problem = prepare(
+        [network("resnet18")] * 2, PlacementRequest("orin-nx-8gb", precision="int8", objective="makespan")
+    ).problem(MAKESPAN)
+    solution = solve_pair(problem, MAKESPAN, [], NEVER, value_of=schedule_length())
+    assert solution.best is None
+    assert limits == [INFINITY] * solution.rounds
 
 
 def test_without_time_for_a_search_a_pair_beats_the_baselines(monkeypatch: pytest.MonkeyPatch) -> None:

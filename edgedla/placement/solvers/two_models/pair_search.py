@@ -8,6 +8,7 @@ import numpy as np
 
 from edgedla.placement.deadline import NEVER, Deadline
 from edgedla.placement.problem.evaluate import Evaluation
+from edgedla.placement.problem.goal import INFINITY
 from edgedla.placement.problem.problem import Problem
 from edgedla.placement.solvers.best import HANDED_OUT, Best
 from edgedla.placement.solvers.bounds.prices import Prices
@@ -83,6 +84,9 @@ class PairSearch:
             self.bound = max(self.bound, looked.bound)
             if looked.is_through:
                 self._improve(turns, self.pair.deadline.to_prepare, looked.pairs())
+                return
+            if reach == INFINITY:
+                # No pair is known, and half of the way would be as far.
                 return
             reach = (self.bound + reach) / 2
 
