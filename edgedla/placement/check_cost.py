@@ -20,6 +20,7 @@ from edgedla.regions.report import CheckReport
 from edgedla.regions.values import GivenCosts, Placed
 from edgedla.rules import load_rules
 from edgedla.targets import platform_for
+from edgedla.text.printable import significant
 
 
 def has_sizes(graph: LayerGraph) -> bool:
@@ -79,7 +80,8 @@ def _sparsity(report: CheckReport, graph: LayerGraph, costs: CostModel) -> Tuple
         return (f"{text}, which only Orin's DLA at int8 uses",)
     dense, shorter = (replace(costs, sparsity=used).layer_costs(graph) for used in (False, True))
     saved_us = sum(dense[i, "DLA"].latency_us - shorter[i, "DLA"].latency_us for i in sparse)
-    return (f"{text}: `edgedla build --sparsity enable` saves {saved_us / 1000:.2g} ms of a frame there, predicted",)
+    saved_ms = significant(saved_us / 1000, 2)
+    return (f"{text}: `edgedla build --sparsity enable` saves {saved_ms} ms of a frame there, predicted",)
 
 
 @typed
