@@ -161,16 +161,18 @@ class LayerGraph:
         its type. "beside": the others, which reach an input or output of the network.
         """
         pairs = {x.index for x in self.layers if x.type in QUANTIZING}
+        if not pairs:
+            return {}
         ends = self.input_names | self.output_names
-        beside = {x.index for x in self.layers if pairs and not ends.isdisjoint((*x.inputs, *x.outputs))} - pairs
+        beside = {x.index for x in self.layers if not ends.isdisjoint((*x.inputs, *x.outputs))} - pairs
         pending = list(beside)
         while pending:
             index = pending.pop()
             near = {*self.predecessors(index), *self.successors(index)} - pairs - beside
             beside |= near
             pending += near
-        roles = {x.index: "between" for x in self.layers if pairs}
-        return {**roles, **dict.fromkeys(beside, "beside"), **dict.fromkeys(pairs, "quantizes")}
+        between = {x.index: "between" for x in self.layers}
+        return {**between, **dict.fromkeys(beside, "beside"), **dict.fromkeys(pairs, "quantizes")}
 
     def once(self, name: str, work_out: Callable[[LayerGraph], T]) -> T:
         """A result that depends only on the graph, computed once. A graph above MOST_CACHED layers caches nothing.
