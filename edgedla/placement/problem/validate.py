@@ -169,9 +169,10 @@ def _shapes(problem: Problem, assignment: Sequence[str], regions: Sequence[Regio
 
 
 def wait_in_circle(problem: Problem, regions: Sequence[Region]) -> bool:
-    """Whether regions, each convex, need each other's outputs to start, so that no order can run them. Most only hand on to later ones."""
+    """Whether regions, each convex, need each other's outputs to start, so that no order can run them."""
     edges = [(p, i) for i in range(len(problem.items)) for p in problem.predecessors(i)]
     group = {i: i for i in range(len(problem.items))}
     for r in regions:
         group.update(dict.fromkeys(r.items, min(r.items)))
+    # In most placements regions only hand on to later ones.
     return any(group[p] > group[i] for p, i in edges) and not is_acyclic(edges, group)

@@ -134,7 +134,7 @@ class Ways:
         idle_w: of the board, all engines waiting.
         energy_known: whether figures tell which engine takes more energy; not of Xavier.
         mode_text: of the mode, as `CostModel.mode_text`. budget_w: what it allows the board; None where nothing says.
-        unknown: whether of some layer no source says if the DLA takes it.
+        unknown: whether there is a layer of which no source says if the DLA takes it.
     """
 
     precision: str
