@@ -1,4 +1,4 @@
-"""Models placed in turns: each is re-placed around the schedule of all others while the whole gets shorter."""
+"""Models placed in rounds: in each turn one is re-placed around the schedule of all others, while the whole gets shorter."""
 
 from __future__ import annotations
 

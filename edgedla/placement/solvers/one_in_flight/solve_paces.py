@@ -1,4 +1,4 @@
-"""Two streams with one frame in flight each: a bound from the time their frames wait for each other, turns and random walks."""
+"""Two streams with one frame in flight each: a bound from the time their frames wait for each other, rounds and random walks."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def solve_paces(
     while best.value < before and bound < best.value * (1 - gap) and not deadline.passed:
         before, rounds = best.value, rounds + 1
         if rounds == 1:
-            search.turn(gap, deadline)
+            search.offer_short(gap, deadline)
         search.walk(deadline)
     timed_out = deadline.passed
     return Solution(best.evaluation, best.value, min(bound, best.value), "paces", rounds, watch.seconds, timed_out)
@@ -91,7 +91,7 @@ class _Search:
             value = self.best.offer(evaluation)
             self._met[evaluation.assignment] = INFINITY if value is None else value
 
-    def turn(self, gap: float, deadline: Deadline) -> None:
+    def offer_short(self, gap: float, deadline: Deadline) -> None:
         """Placements with short schedules of one frame each have short periods too: offers all that a search for them meets."""
 
         def length(problem: Problem, evaluation: Evaluation) -> Tuple[float, float]:
@@ -101,7 +101,7 @@ class _Search:
 
         shortest = Best(self.problem, Goal("makespan"), length)
         shortest.offer_all(list(self._met), deadline)
-        PairSearch(self.problem, self.problem.devices, shortest, gap, deadline).turned()
+        PairSearch(self.problem, self.problem.devices, shortest, gap, deadline).run_rounds()
 
     def walk(self, deadline: Deadline) -> None:
         """Walks from the best placements that use a core, each with an equal part of the time left."""

@@ -1,4 +1,4 @@
-"""The makespan of two models on one set of engines: bounds by weights, placements in turns, then a proof by labels."""
+"""The makespan of two models on one set of engines: bounds by weights, placements in rounds, then a proof by labels."""
 
 from __future__ import annotations
 
@@ -50,49 +50,49 @@ class PairSearch:
         pair = self.pair
         if not self._is_open:
             return
-        turns, labels = self._begun(), None
+        rounds, labels = self._begun(), None
         if LabelRounds.can_run(pair):
-            # A narrow look takes a fraction of the time of the turns, and mostly finds what they would.
+            # A narrow look takes a fraction of the time of the rounds, and mostly finds what they would.
             labels = LabelRounds(pair, self._weights, self._weighed)
             self.bound = labels.dive(self.bound, pair.deadline)
+        # Near the bound the time is left to the labels: they find shorter pairs as well, and prove them.
         if labels is None or pair.limit > self.bound * (1 + LEAST_STEP):
-            # Labels need the time: they find shorter pairs as well, and prove them.
-            self._improve(turns, pair.deadline.to_prepare if labels else pair.deadline)
-        self._look_in_any_order(turns)
+            self._improve(rounds, pair.deadline.to_prepare if labels else pair.deadline)
+        self._look_in_any_order(rounds)
         if labels and self._is_open:
             self.bound = labels.run(self.bound, pair.deadline)
             if self._is_open:
                 # Too many branches for a proof: a shorter pair may still be found.
-                self._improve(turns, pair.deadline)
+                self._improve(rounds, pair.deadline)
 
-    def turned(self) -> None:
-        """Offers what the turns alone find; most end long before their time."""
+    def run_rounds(self) -> None:
+        """Offers what the rounds alone find; most end long before their time."""
         self._improve(self._begun(), self.pair.deadline)
 
     def _begun(self) -> Rounds:
         pair = self.pair
         ways = [[Way.of(*of_model, pair.factors)] for of_model in zip(pair.names, pair.states)]
-        turns = Rounds(pair.problem, pair.best, pair.order, ways, pair.deadline)
-        turns.begin(pair.deadline)
-        return turns
+        rounds = Rounds(pair.problem, pair.best, pair.order, ways, pair.deadline)
+        rounds.begin(pair.deadline)
+        return rounds
 
-    def _look_in_any_order(self, turns: Rounds) -> None:
+    def _look_in_any_order(self, rounds: Rounds) -> None:
         """Looks below ever lower limits, until few enough states are left; one that gets through offers pairs."""
         reach, until = self.pair.limit, self.pair.deadline.to_prepare
         while self._is_open and not until.passed and reach > self.bound * (1 + LEAST_STEP):
             looked = AnyOrder(self.pair, self._weights, self._weighed, reach, until)
             self.bound = max(self.bound, looked.bound)
             if looked.is_through:
-                self._improve(turns, self.pair.deadline.to_prepare, looked.pairs())
+                self._improve(rounds, self.pair.deadline.to_prepare, looked.pairs())
                 return
             if reach == INFINITY:
                 # No pair is known, and half of the way would be as far.
                 return
             reach = (self.bound + reach) / 2
 
-    def _improve(self, turns: Rounds, until: Deadline, seeds: Sequence[Evaluation] = ()) -> None:
+    def _improve(self, rounds: Rounds, until: Deadline, seeds: Sequence[Evaluation] = ()) -> None:
         known = [] if self.pair.best.evaluation is None else [self.pair.best.evaluation]
-        turns.run([*known, *seeds], until, self.bound)
+        rounds.run([*known, *seeds], until, self.bound)
 
     def _dive(self, rows: np.ndarray) -> np.ndarray:
         """By row of weights, a bound; the best pairs of the placements that the weights lead to are offered."""
