@@ -195,17 +195,10 @@ def axes(worth: Ways, precision: str = "") -> Tuple[Axis, ...]:
         return ()
     own = worth.baseline(precision)
     gpu_us, gpu_mj = (gpu.cost.latency_us, gpu.cost.energy_mj) if own is None else (own.latency_us, own.energy_mj)
-    busy = placed.parts.busy_gpu_us
+    energy_mj, busy = placed.cost.energy_mj, placed.parts.busy_gpu_us
     answers = [
         _time_axis(placed, gpu_us),
-        Axis(
-            "energy",
-            placed.cost.energy_mj / gpu_mj,
-            placed.spreads.energy,
-            placed.cost.energy_mj,
-            gpu_mj,
-            worth.energy_known,
-        ),
+        Axis("energy", energy_mj / gpu_mj, placed.spreads.energy, energy_mj, gpu_mj, worth.energy_known),
         Axis("gpu", busy / gpu_us, placed.spreads.gpu, busy, gpu_us),
     ]
     if most is not None:
