@@ -1,4 +1,4 @@
-"""One model placed around the other: the placement that ends first, given when the other model occupies each device."""
+"""One model placed around others: the placement that ends first, given when the others occupy each device."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from edgedla.placement.solvers.bounds.prices import Prices
 from edgedla.placement.solvers.busiest.rows import Edges
 from edgedla.placement.solvers.states.state_arrays import StateArrays
 
-#: States kept before each item for each plan of the other model.
+#: States kept before each item for each plan of the others.
 KEPT = 12
 
 
 class Taken(NamedTuple):
-    """When the other model has a device: (plans, intervals) of starts and ends in us, ascending, padded with infinity."""
+    """When the other models have a device: (plans, intervals) of starts and ends in us, ascending, padded with infinity."""
 
     starts: np.ndarray
     ends: np.ndarray
@@ -56,17 +56,18 @@ def around(
     deadline: Deadline,
     kept: int = KEPT,
 ) -> Tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Per plan of the other model: (when this one ends, us; the device of each item; the load of each device); no rows after the deadline.
+    """Per plan of the others: (when this one ends, us; the device of each item; the load of each device); no rows after the deadline.
 
     A beam over the states of the model: before each item, keeps the states of the earliest end, from the time reached plus
     the remaining cost by prices. Consecutive layers on a device are one piece of work.
 
     Args:
         prices: rows of weights, each the model's own time with surcharges on devices: what is shortest alone may leave the
-            other model no room.
+            others no room.
         factors: slowdown by device.
-        busy: per device, when the other model has it.
+        busy: per device, when the others have it.
         guide: per plan, the row of the prices to use.
+        kept: states kept before each item for each plan; with 1, the way that prices alone lead to.
     """
     plans = len(guide)
     states = model.start
