@@ -23,8 +23,11 @@ from edgedla.runtime.cuda.driver import DriverContext
 from edgedla.targets import module_for, parse_version, releases
 from edgedla.targets.board import this_board
 from edgedla.targets.device_files import core_folder, read_board
-from edgedla.targets.jetson import FILES, root
+from edgedla.targets.jetson import FILES, read_text, root
 
+#: The driver prints the version of a core's firmware there (nvdla_debug.c of L4T's kernel). It is no version of the DLA software,
+#: which no known file or call states: NVIDIA's release pages do.
+FIRMWARE = "sys/kernel/debug/*nvdla?/firmware/version"
 #: Files of the kernel and of NVIDIA's tools, relative to the root: they become samples for our readers' tests.
 CAPTURED: Sequence[str] = (
     *(place for places in FILES.values() for place in places),
@@ -34,7 +37,7 @@ CAPTURED: Sequence[str] = (
     "sys/class/thermal/cooling_device*/type", "sys/class/thermal/cooling_device*/cur_state",
     "sys/devices/system/cpu/cpufreq/policy*/scaling_*_freq", "sys/kernel/nvpmodel_clk_cap/*", "sys/kernel/nvpmodel_emc_cap/*",
     "sys/devices/platform/*/*.nvdla?/power/runtime_*", "sys/devices/platform/*/*/*.nvdla?/power/runtime_*",
-    "sys/devices/platform/*/*.nvdla?/acm/clk_cap/*", "sys/devices/platform/*/*/*.nvdla?/clk_cap/*",
+    "sys/devices/platform/*/*.nvdla?/acm/clk_cap/*", "sys/devices/platform/*/*/*.nvdla?/clk_cap/*", FIRMWARE,
 )  # fmt: skip
 COMMANDS: Dict[str, Sequence[str]] = {
     "packages": ("dpkg-query", "-W", "nvidia-l4t-*", "libnvinfer*", "libcudla*", "cuda-*", "python3-libnvinfer*"),
@@ -61,16 +64,11 @@ def environment(context: Context) -> List[Finding]:
         _say(files / "tegrastats.txt", ("timeout", "6", str(base / PROGRAM), "--interval", "500"), 10)
     if board is None:
         raise Skip("this is not a Jetson: neither its release file nor its devices are here")
-    l4t_versions = sorted(row for r in releases().jetpack for row in r.l4t)
+    listed = board.l4t if any(board.l4t in row.l4t for row in releases().jetpack) else "a listed release"
     findings = [
         Finding("captured files", str(captured)),
         Finding("module", board.target or f"unknown: {board.model}", board.target or "a known module", "rules/targets"),
-        Finding(
-            "L4T",
-            board.l4t or "unknown",
-            board.l4t if board.l4t in l4t_versions else "a listed release",
-            "rules/releases.yaml",
-        ),
+        Finding("L4T", board.l4t or "unknown", listed, "rules/releases.yaml"),
         Finding("JetPack", board.jetpack or "unknown"),
         Finding("container", str(board.container)),
     ]
@@ -101,27 +99,27 @@ def libraries(context: Context) -> List[Finding]:
         in_kernel = sum(core_folder(core) is not None for core in range(4))
         findings.append(Finding("DLA cores in the kernel", str(in_kernel), _module_cores(), "rules/targets"))
         findings.append(Finding("DLA compiler", _compiler_file()))
+        firmware = {Path(f).parts[-3]: read_text(Path(f)) for f in sorted(glob.glob(str(root() / FIRMWARE)))}
+        text = ", ".join(f"{core} {version}" for core, version in firmware.items() if version)
+        findings.append(Finding("DLA firmware", text or f"unknown: only root reads /{FIRMWARE}"))
         row = next((r for r in releases().jetpack if board is not None and r.version == board.jetpack), None)
         version = parse_version(".".join(trt.split(".")[:3]))
         if row is not None and version is not None:
             expected_trt = ".".join(str(n) for n in row.trt)
-            findings.append(
-                Finding(
-                    "TensorRT of this JetPack",
-                    trt if not row.carries(version) else expected_trt,
-                    expected_trt,
-                    "rules/releases.yaml",
-                )
-            )
+            carried = expected_trt if row.carries(version) else trt
+            findings.append(Finding("TensorRT of this JetPack", carried, expected_trt, "rules/releases.yaml"))
+            # A separate TensorRT package brings a DLA compiler of another version.
+            software = row.dla_software if trt.startswith(expected_trt) else None
+            findings.append(Finding("DLA software", software or "unknown", source="rules/releases.yaml"))
     for library in ("libcudla.so.1", "libnvdla_compiler.so", "libcuda.so.1"):
         try:
             ctypes.CDLL(library)
             findings.append(Finding(library, "loads", "loads" if board is not None else None, "jetson/setup.sh"))
         except OSError as e:
             findings.append(Finding(library, f"{e}", "loads" if board is not None else None, "jetson/setup.sh"))
-    findings.append(_tried("CUDA context", lambda: str(DriverContext().shares_memory), "shares memory: "))
+    findings.append(_tried("CUDA context", lambda: f"shares memory: {DriverContext().shares_memory}"))
     for core in range(2):
-        findings.append(_tried(f"cuDLA device {core}", functools.partial(_cudla, core), ""))
+        findings.append(_tried(f"cuDLA device {core}", functools.partial(_cudla, core)))
     nvcc = shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
     findings.append(Finding("nvcc", _compiled(nvcc, Path(context.work))))
     return findings
@@ -150,9 +148,9 @@ def _cudla(core: int) -> str:
         device.close()
 
 
-def _tried(name: str, call: Callable[[], str], prefix: str) -> Finding:
+def _tried(name: str, call: Callable[[], str]) -> Finding:
     try:
-        return Finding(name, prefix + call())
+        return Finding(name, call())
     except EdgedlaError as e:
         return Finding(name, f"{type(e).__name__}: {e.what}")
 

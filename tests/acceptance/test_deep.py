@@ -301,6 +301,26 @@ def test_the_step_on_outputs_identifies_the_dlas_arithmetic_variant(
         assert expected - features <= {"int8-accumulation"}, "the network tells every other feature apart"
 
 
+@pytest.mark.parametrize(
+    ("revision", "firmware", "says"),
+    [
+        ("5.0", {"nvdla0": "2.1.0\n", "nvdla1": "2.1.0\n"}, {"DLA firmware": "nvdla0 2.1.0, nvdla1 2.1.0", "DLA software": "3.14"}),
+        ("4.3", {}, {"DLA firmware": "unknown: only root reads /sys/kernel/debug/*nvdla?/firmware/version", "DLA software": "unknown"}),
+    ],
+)  # fmt: skip
+def test_the_report_states_the_dlas_firmware_and_the_releases_dla_software(
+    revision: str, firmware: Dict[str, str], says: Dict[str, str],
+    on_board: Callable[..., Dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    files = {f"sys/kernel/debug/{core}/firmware/version": text for core, text in firmware.items()}
+    release = {"etc/nv_tegra_release": f"# R36 (release), REVISION: {revision}, GCID: 1, BOARD: generic"}
+    monkeypatch.setitem(TREES, "10.3.0", {**TREES["10.3.0"], **release, **files})
+    report = on_board("10.3.0", only=("P1", "P2"))
+    seen = {f["name"]: f["seen"] for step in report["steps"] for f in step["findings"]}
+    assert {name: seen[name] for name in says} == says, reasons(report)
+    assert (tmp_path / "run/files/root/sys/kernel/debug/nvdla0/firmware/version").is_file() == bool(firmware)
+
+
 def test_the_report_holds_the_environment_without_private_data(
     on_board: Callable[..., Dict[str, Any]], tmp_path: Path
 ) -> None:

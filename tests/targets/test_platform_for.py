@@ -163,7 +163,7 @@ def test_jetpack_brings_l4t_and_dla_software():
         ("orin", "8", None, "unknown JetPack"),
         ("orin", None, "9.1.0", "unknown TensorRT"),
         ("orin", None, "13.0.1", "unknown TensorRT"),
-        ("orin", "6.3", None, "Did you mean 6.2.2"),
+        ("orin", "6.3", None, "Did you mean 6.2.3"),
         ("orin", "6.2", "8.5", "does not carry"),
         ("orin", None, "ten", "unknown TensorRT"),
     ],
@@ -290,7 +290,7 @@ def test_overlapping_version_ranges_are_detected():
 
 
 @pytest.mark.parametrize(
-    ("target", "jetpack", "newest"), [("orin", "6", "6.2.2"), ("orin", "jp7", "7.2.2"), ("xavier", "5", "5.1.6")]
+    ("target", "jetpack", "newest"), [("orin", "6", "6.2.3"), ("orin", "jp7", "7.2.2"), ("xavier", "5", "5.1.6")]
 )
 def test_a_major_jetpack_alone_means_its_newest_release(target, jetpack, newest):
     assert platform_for(target, jetpack=jetpack).release.jetpack == newest

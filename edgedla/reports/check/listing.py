@@ -48,7 +48,8 @@ def figures(report: CheckReport) -> Iterator[Line]:
     totals = report.totals
     layers = f"{totals.layers_dla} DLA, {totals.layers_gpu} GPU, {totals.layers_folded} folded"
     if report.platform.has_dla:
-        yield "", 2, f"layers       {layers}; unknown: {layer_groups.unknowns(report)}"
+        unknown = layer_groups.unknowns(report)
+        yield "", 2, f"layers       {layers}; unknown: {unknown}{', counted on the GPU' if unknown else ''}"
     if report.as_it_is is not None and report.platform.has_dla:
         live = report.as_it_is.layers_dla + report.as_it_is.layers_gpu
         as_it_is = f"{report.as_it_is.layers_dla} of {live} layers on the DLA, the GPU in FP32"
