@@ -94,15 +94,17 @@ class Board:
     def release(self, installed: Optional[str]) -> Tuple[Optional[str], Optional[str]]:
         """(JetPack, TensorRT) as arguments of `platform_for`, led by the installed TensorRT, which need not be JetPack's own.
 
-        JetPack is None where it does not carry that TensorRT, TensorRT where it is JetPack's own.
+        JetPack is None where it does not carry that TensorRT, TensorRT where it is JetPack's own. An L4T that is not listed
+        stands for its neighbour, so that every answer says so.
         """
+        jetpack = f"R{self.l4t}" if self.jetpack_nearest else self.jetpack
         if installed is None:
-            return self.jetpack, None
+            return jetpack, None
         row = next((row for row in releases().jetpack if row.version == self.jetpack), None)
         version = parse_version(".".join(installed.split(".")[:3]))
         if version is None or row is None or not row.carries(version):
             return None, installed
-        return row.version, None if row.trt == version else installed
+        return jetpack, None if row.trt == version else installed
 
     def mode_of(self, module: Module) -> Optional[PowerMode]:
         """The mode of `module` that this board is in, found by its clock caps: nvpmodel's names are only labels.

@@ -72,6 +72,8 @@ def test_the_installed_tensorrt_answers(
     assert exit_code_of([verb, SHAPES, "--format", "json", *(["--dry-run"] if verb == "fix" else [])]) in (0, 1)
     document = json.loads(capsys.readouterr().out)
     assert (document["platform"]["trt"], document["platform"]["dla_status"]) == (version, "yes")
+    if verb == "check" and (revision, version) == (JP722, "11.4.1"):
+        assert "L4T 39.2.2 is not on record: JetPack 7.2.2 answers" in document["notes"]
 
 
 BOARDS = [

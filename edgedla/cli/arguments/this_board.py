@@ -101,7 +101,8 @@ def own_power_mode(target: str) -> Optional[str]:
 
 def own_label() -> str:
     """This board as --target of a sweep names platforms: "orin-nx-16gb@jp6.2"; elsewhere the common module."""
-    named = own_platform(None, None, None)
+    named, board = own_platform(None, None, None), own_board()
     # One release only: TensorRT's stands where it is not JetPack's own.
-    release = f"@trt{named['trt']}" if named["trt"] else f"@jp{named['jetpack']}" if named["jetpack"] else ""
+    jetpack = f"@jp{board.jetpack}" if board is not None and board.jetpack else ""
+    release = f"@trt{named['trt']}" if named["trt"] else jetpack
     return f"{named['target']}{release}"

@@ -239,7 +239,8 @@ def _notes(
 ) -> Tuple[str, ...]:
     notes = []
     if not platform.has_dla:
-        notes.append(f"no DLA on this platform, so everything runs on the GPU: {platform.no_dla}")
+        known = "unknown whether there is a DLA" if platform.dla_unknown else "no DLA on this platform"
+        notes.append(f"{known}, so everything runs on the GPU: {platform.no_dla}")
     elif not problem.cores:
         notes.append("no DLA core may be used, so everything runs on the GPU")
     else:

@@ -68,11 +68,9 @@ def _machine(board: Optional[Board], base: Path) -> List[Check]:
         checks.append(Check("JetPack", "warn", "unknown: there is no /etc/nv_tegra_release", remedy))
     elif board.jetpack is None:
         checks.append(Check("JetPack", "warn", f"L4T {board.l4t} is not in the release table", _NAME_TRT))
-    elif board.jetpack_nearest:
-        text = f"{board.jetpack}, the nearest one: L4T {board.l4t} is not in the release table"
-        checks.append(Check("JetPack", "ok", text))
     else:
-        checks.append(Check("JetPack", "ok", board.jetpack))
+        nearest = f", the nearest one: L4T {board.l4t} is not in the release table" if board.jetpack_nearest else ""
+        checks.append(Check("JetPack", "ok", board.jetpack + nearest))
     return checks
 
 
@@ -94,9 +92,8 @@ def _platform(board: Optional[Board], base: Path) -> List[Check]:
             remedy = "TensorRT counts the cores once it makes a builder"
         return [Check("DLA in this release", "warn" if pair.dla_unknown else "fail", pair.no_dla or "none", remedy)]
     note = f"; {pair.release.note}" if pair.release.note else ""
-    return [
-        Check("DLA in this release", "ok", f"{pair.module.dla_cores} cores, TensorRT {pair.release.trt_text}{note}")
-    ]
+    text = f"{pair.module.dla_cores} cores, TensorRT {pair.release.trt_text}{note}"
+    return [Check("DLA in this release", "ok", text)]
 
 
 def _cores(board: Optional[Board], base: Path) -> List[Check]:
