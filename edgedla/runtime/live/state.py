@@ -26,10 +26,6 @@ WORDS = {
     "live": "ok", DROPPING: "warn", "reconnecting": "warn", "waiting": "warn", "stalled": "bad", "failed": "bad",
     "ended": "plain",
 }  # fmt: skip
-STAGE_TITLES = {
-    "wait": "In the slot", "preprocess": "Prepare", "queue": "For a runner", "inference": "Inference",
-    "decode": "Decode", "output": "Output",
-}  # fmt: skip
 
 
 class Warnings(logging.Handler):
@@ -143,8 +139,9 @@ class State:
     def _stages(self) -> List[Dict[str, Any]]:
         stages = self._pipeline.summary()["stages"]
         return [
-            {"name": title, "key": name, "p50_ms": stages[name]["p50_ms"], "p99_ms": stages[name]["p99_ms"]}
-            for name, title in STAGE_TITLES.items()
+            {"name": name.capitalize(), "key": name, "p50_ms": times["p50_ms"], "p99_ms": times["p99_ms"]}
+            for name, times in stages.items()
+            if name != "age"
         ]
 
     def _load(self, rates: Mapping[str, float]) -> List[Dict[str, Any]]:

@@ -39,8 +39,9 @@ def draw_scene(results: Sequence[FrameResult], pixels: str = "bgr", width: int =
     image, scale = picture_of(results[0].frame.image, pixels, width)
     for result in results:
         _paint(image, result.results, scale)
-    for line, result in enumerate(results):
-        _caption(image, result, line)
+    y = 0
+    for result in results:
+        y = _text(image, _caption(result), (4, y))
     return image
 
 
@@ -61,13 +62,15 @@ def _size(image: np.ndarray) -> float:
     return max(0.4, image.shape[0] / 900)
 
 
-def _text(
-    image: np.ndarray, text: str, at_xy: Tuple[int, int], colour: Tuple[int, int, int], bold: bool = False
-) -> None:
+def _text(image: np.ndarray, text: str, at_xy: Tuple[int, int]) -> int:
+    """White letters on a darkened ground: objects may have any colour. The top line stays in the picture. The y of a next line."""
     cv2: Any = import_cv2()
-    size = _size(image)
-    thickness = max(1, int(2 * size)) if bold else 1
-    cv2.putText(image, text, at_xy, cv2.FONT_HERSHEY_SIMPLEX, size, colour, thickness, cv2.LINE_AA)
+    size, x = _size(image), at_xy[0]
+    (width, height), base = cv2.getTextSize(text, cv2.FONT_HERSHEY_SIMPLEX, size, 1)
+    y = max(height + 4, at_xy[1])
+    image[y - height - 4 : y + base + 4, max(0, x - 4) : max(0, x + width + 4)] //= 4
+    cv2.putText(image, text, (x, y), cv2.FONT_HERSHEY_SIMPLEX, size, (255, 255, 255), 1, cv2.LINE_AA)
+    return int(y + height + base + 8)
 
 
 def _paint(image: np.ndarray, results: Iterable[object], scale: float) -> None:
@@ -82,7 +85,7 @@ def _paint(image: np.ndarray, results: Iterable[object], scale: float) -> None:
         elif isinstance(one, ClassScore):
             line += 1
             text = f"{one.label or one.cls} {one.score:.3f}"
-            _text(image, text, (8, int(28 * _size(image) * (line + 1))), COLOURS[0])
+            _text(image, text, (8, int(28 * _size(image) * (line + 1))))
         elif isinstance(one, ClassShares) and one.class_map is not None:
             _class_map(one.class_map, _area(one.area_xywh, image, scale))
         elif isinstance(one, DepthMap):
@@ -99,15 +102,9 @@ def _box(image: np.ndarray, detection: Detection, scale: float) -> None:
     cv2: Any = import_cv2()
     colour = COLOURS[detection.cls % len(COLOURS)]
     x1, y1, x2, y2 = _pixels(detection, scale)
-    cv2.rectangle(image, (x1, y1), (x2, y2), colour, max(1, int(2 * _size(image))))
+    cv2.rectangle(image, (x1, y1), (x2, y2), colour, max(2, int(2 * _size(image))))
     number = "" if detection.track is None else f"#{detection.track} "
-    _text(
-        image,
-        f"{number}{detection.label or detection.cls} {detection.score:.2f}",
-        (x1, max(12, y1 - 4)),
-        colour,
-        bold=True,
-    )
+    _text(image, f"{number}{detection.label or detection.cls} {detection.score:.2f}", (x1, y1 - 6))
 
 
 def _pose(image: np.ndarray, pose: Pose, scale: float) -> None:
@@ -139,7 +136,7 @@ def _crop(image: np.ndarray, crop: Any, scale: float) -> None:
     if best is not None:
         x1, _, _, y2 = _pixels(crop.parent, scale)
         text = f"{best.label or best.cls} {best.score:.2f}"
-        _text(image, text, (x1, y2 + int(24 * _size(image))), COLOURS[best.cls % len(COLOURS)], bold=True)
+        _text(image, text, (x1, y2 + int(24 * _size(image))))
 
 
 def _mask(image: np.ndarray, instance: Instance, scale: float) -> None:
@@ -193,16 +190,10 @@ def _blend(part: np.ndarray, table: np.ndarray, values: np.ndarray, nearest: boo
     part[:] = cv2.addWeighted(part, 0.6, table[large], 0.4, 0)
 
 
-def _caption(image: np.ndarray, result: FrameResult, line: int) -> None:
-    cv2: Any = import_cv2()
-    size = _size(image)
+def _caption(result: FrameResult) -> str:
     device = f"{result.runner} (simulated)" if result.simulated else result.runner
     name = f"{result.model}: " if result.model else ""
-    text = f"{name}{device}  {result.inference_ms:.1f} ms  age {result.age_ms:.0f} ms"
-    (width, height), base = cv2.getTextSize(text, cv2.FONT_HERSHEY_SIMPLEX, size, 1)
-    top = line * (height + base + 8)
-    image[top : top + height + base + 8, : width + 12] //= 4
-    _text(image, text, (6, top + height + 4), (255, 255, 255))
+    return f"{name}{device}  {result.inference_ms:.1f} ms  age {result.age_ms:.0f} ms"
 
 
 def cut_out(image: np.ndarray, box_xyxy: Sequence[float], pixels: str = "bgr") -> bytes:
