@@ -66,11 +66,10 @@ def command_pages() -> Dict[str, str]:
 
 def _described(path: str, found: click.Command) -> List[str]:
     ctx = click.Context(found, info_name=f"edgedla {path}")
-    lines = [line for part in (found.help or "").split("\n\n") for line in (plain(part.replace("\b", "")), "")]
-    lines += ["```text", " ".join(found.get_usage(ctx).replace("Usage: ", "").split()), "```", ""]
-    examples = {**EXAMPLES, **BELOW}.get(path)
-    if examples:
-        lines += ["```console", *(f"$ {line}" for line in examples), "```", ""]
+    first, *rest = ([plain(part.replace("\b", "")), ""] for part in (found.help or "").split("\n\n"))
+    examples = ["```console", *(f"$ {line}" for line in {**EXAMPLES, **BELOW}[path]), "```", ""]
+    usage = ["```text", " ".join(found.get_usage(ctx).replace("Usage: ", "").split()), "```", ""]
+    lines = [*first, *examples, *usage, *(line for part in rest for line in part)]
     groups = grouped(found, ctx)
     for title, options in groups.items():
         lines += [f"**{title}**", ""] if len(groups) > 1 else []

@@ -72,15 +72,39 @@ EXAMPLES: Dict[str, Tuple[str, str]] = {
     "mcp": ("edgedla mcp --root models", "edgedla mcp --skill"),
     "explain": ("edgedla explain CONV006", "edgedla explain build.log"),
 }
-#: verb and command below it -> examples of those that have options to show.
+_JOB = "20261122-101500-a1b2c3"
+#: verb and command below it -> its examples: two, or one where it takes neither option nor another argument.
 BELOW: Dict[str, Tuple[str, ...]] = {
-    "board setup": ("edgedla board setup orin1 --dry-run",),
+    "board add": (
+        "edgedla board add orin1 nvidia@10.0.0.5",
+        "edgedla board add orin2 nvidia@10.0.0.6:2222 --group lab",
+    ),
+    "board list": ("edgedla board list", "edgedla board list --probe"),
+    "board setup": ("edgedla board setup orin1", "edgedla board setup orin1 --dry-run"),
+    "board doctor": ("edgedla board doctor orin1", "edgedla board doctor orin1 --format json"),
     "board lock": ('edgedla board lock orin1 --for 2h --note "measuring"', "edgedla board lock orin1 --release"),
-    "board report": ("edgedla board report orin1 model.onnx -o truth.html",),
-    "costs fit": ("edgedla costs fit model.onnx --evidence profile.json -o costs.json",),
-    "costs wanted": ("edgedla costs wanted --target orin-nx-16gb -o measure.sh",),
-    "acceptance ingest": ("edgedla acceptance ingest truth.tar.gz",),
-    "rules list": ("edgedla rules list --kind convolution",),
+    "board jobs": ("edgedla board jobs orin1", "edgedla board jobs orin1 --format json"),
+    "board attach": (f"edgedla board attach orin1 {_JOB}", f"edgedla board attach orin1 {_JOB} -o results"),
+    "board cancel": (f"edgedla board cancel orin1 {_JOB}", f"edgedla board cancel orin1 {_JOB} --kill"),
+    "board report": (
+        "edgedla board report orin1 model.onnx -o truth.json",
+        "edgedla board report orin1 model.onnx --precision int8 --duration 10 -o truth.json",
+    ),
+    "costs fit": (
+        "edgedla costs fit model.onnx --evidence profile.json",
+        "edgedla costs fit model.onnx --evidence profile.json -o costs.json",
+    ),
+    "costs wanted": ("edgedla costs wanted", "edgedla costs wanted --target orin-nx-16gb -o measure.sh"),
+    "acceptance show": ("edgedla acceptance show truth.tar.gz",),
+    "acceptance ingest": (
+        "edgedla acceptance ingest truth.tar.gz",
+        "edgedla acceptance ingest truth.tar.gz --into evidence",
+    ),
+    "rules list": ("edgedla rules list --kind convolution", "edgedla rules list -o rules.json"),
+    "rules explain": ("edgedla rules explain CONV006", "edgedla rules explain conv-stride"),
+    "rules docs": ("edgedla rules docs", "edgedla rules docs -o RULES.md"),
+    "hub list": ("edgedla hub list",),
+    "hub get": ("edgedla hub get mobilenet_v3_small", "edgedla hub get resnet18"),
 }
 #: Below this number of options one list is easier to read.
 FEWEST = 12
