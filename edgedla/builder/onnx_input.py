@@ -40,7 +40,7 @@ def load_model(path: Union[str, Path], *, weights: bool = True, most_bytes: Opti
     require_model_file(Path(path))
     try:
         model = onnx.load(str(path), load_external_data=False)
-        size = sum(_bytes_of(tensor) for tensor in model.graph.initializer)
+        size = sum(math.prod(x.dims) * ITEM_BYTES.get(x.data_type, 2) for x in model.graph.initializer)
         small_enough = most_bytes is None or size <= most_bytes
         if small_enough:
             onnx.external_data_helper.load_external_data_for_model(model, os.path.dirname(str(path)))
@@ -65,10 +65,6 @@ def load_model(path: Union[str, Path], *, weights: bool = True, most_bytes: Opti
     check_constants(model, str(path))
     name_unread_outputs(model)
     return model
-
-
-def _bytes_of(tensor: Any) -> int:
-    return math.prod(tensor.dims) * ITEM_BYTES.get(tensor.data_type, 2)
 
 
 def _what_is_missing(file: OnnxFile) -> str:

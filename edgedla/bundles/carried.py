@@ -50,7 +50,10 @@ class Carried:
             relative, path = path_in(given), path_in(source.uri)
             if not relative:
                 continue
-            if os.path.isabs(relative) or not 0 < _bytes(path) <= MOST_BYTES:
+            if (
+                os.path.isabs(relative)
+                or not 0 < sum(x.stat().st_size for x in _files(path).values() if x.is_file()) <= MOST_BYTES
+            ):
                 self.lacking.append(relative)
             else:
                 scheme, separator, rest = given.partition("://")
@@ -86,7 +89,3 @@ def _files(path: str) -> Dict[str, Path]:
     if not os.path.isdir(path):
         return {"": Path(path)}
     return {f"/{name}": Path(path, name) for name in sorted(os.listdir(path)) if name.lower().endswith(IMAGE_ENDINGS)}
-
-
-def _bytes(path: str) -> int:
-    return sum(file.stat().st_size for file in _files(path).values() if file.is_file())

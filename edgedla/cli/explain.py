@@ -41,7 +41,8 @@ def explain(line: Optional[str], list_all: bool, output_format: Optional[str], o
     targets = destinations(output_format, output, FORMATS)
     if bool(line) == list_all:
         raise UsageError("nothing to explain", allowed="a line in quotes, a log file, -, or --list")
-    render, known = _catalogue() if line is None else answer(line, None if _is_log(line) else [line])
+    is_log = line is not None and (line == "-" or os.path.isfile(line) or _is_pipe(line))
+    render, known = _catalogue() if line is None else answer(line, None if is_log else [line])
     deliver(targets, render)
     return 0 if known else 1
 
@@ -105,10 +106,6 @@ def _near(line: str) -> Tuple[Tuple[str, str], ...]:
     descriptions.update({name: m.examples[0] for m in messages() for name in (m.id, m.name)})
     ids = tuple((name, descriptions[name]) for name in nearest_ids(line, tuple(descriptions)))
     return ids or tuple((m.id, text) for m, text in nearest_messages(line))
-
-
-def _is_log(line: str) -> bool:
-    return line == "-" or os.path.isfile(line) or _is_pipe(line)
 
 
 def _is_pipe(line: str) -> bool:

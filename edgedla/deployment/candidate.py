@@ -53,7 +53,7 @@ class Candidate:
     def value(self, objective: str) -> float:
         """The objective's value for this build; lower is better."""
         if objective == "loadables":
-            return float(self.predicted["check"]["loadables"])
+            return float(self.predicted["check"]["loadables"] + self.predicted["check"]["dropped"])
         return self._of(self.predicted["build"], objective)
 
     def rank(self, objective: str) -> Tuple[float, float, float]:

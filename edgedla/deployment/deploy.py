@@ -21,7 +21,7 @@ from edgedla.deployment.data import Parts, parts_of
 from edgedla.deployment.deployment import Deployment
 from edgedla.deployment.details import bound_kept, details_of, notes_of, versions_of
 from edgedla.deployment.device import on_device, require_device
-from edgedla.deployment.figures import in_int8
+from edgedla.deployment.figures import headlines
 from edgedla.deployment.occupied import LOCK, key_of, occupied
 from edgedla.deployment.request import DeployRequest
 from edgedla.deployment.search import Search, Trial
@@ -195,24 +195,21 @@ def _deployment(
     trials = (*trials, *built.trials)
     artifact = load_artifact(built.artifact)
     accepted = score["answer"] == SHOWN and bound_kept(best, measured)
-    details = details_of(first, best)
+    details = {**details_of(first, best), "worth": headlines(steps.source, best.model, best.precision, request)}
     left_out = () if front is None else (f"{front_text(front)}; the commands end with a build of the whole model",)
-    begun = (*filter(None, (untrained, in_int8(steps.source, request))), *left_out, *types)
+    begun = (*filter(None, (untrained,)), *left_out, *types)
     notes = (*begun, *notes_of(best, artifact, parts, conversion, details["layers_after"], measured))
+    # The rewrite that converts the model's types first.
+    whole_rewrite = "float16-types" if steps.converted else "float32-types" if types else ""
     deployment = Deployment(
         steps.source.stem, request, platform.to_dict(), parts.to_dict(), first, best, artifact, folder, scores[0], score, accepted,
         trials, details, versions_of(artifact),
         {"model": steps.source_sha256, "built_model": best.model_sha256, "artifact": artifact.digest,
          "samples": parts.identity, **identity().digests},
-        commands_of(request, best, _whole_rewrite(steps, types), front is not None), notes, conversion, measured, bool(types), keeper,
+        commands_of(request, best, whole_rewrite, front is not None), notes, conversion, measured, bool(types), keeper,
     )  # fmt: skip
     _publish(deployment, built.artifact)
     return deployment
-
-
-def _whole_rewrite(steps: Steps, types: Tuple[str, ...]) -> str:
-    """Id of the rewrite that converts the model's types first; "" where none does."""
-    return "float16-types" if steps.converted else "float32-types" if types else ""
 
 
 def _publish(deployment: Deployment, artifact: Path) -> None:

@@ -23,7 +23,7 @@ MOST_ERRORS = 20
 def details_of(first: Candidate, best: Candidate) -> Dict[str, Any]:
     """Layers before and after, proofs by site, and, for INT8, errors by tensor."""
     return {
-        "power_mode": _power_mode(best),
+        "power_mode": json.loads((best.placed / PLACEMENT).read_text(encoding="utf-8"))["power_mode"],
         "layers_before": _layers(first),
         "layers_after": _layers(best),
         "proofs": _proofs(best),
@@ -36,12 +36,6 @@ def _layers(candidate: Candidate) -> List[Dict[str, Any]]:
     """The layers of the build, as they are placed."""
     layers: List[Dict[str, Any]] = json.loads((candidate.placed / LAYERS).read_text(encoding="utf-8"))
     return layers
-
-
-def _power_mode(candidate: Candidate) -> str:
-    """The power mode that the costs are predicted for; "" for a module without modes."""
-    placement: Dict[str, Any] = json.loads((candidate.placed / PLACEMENT).read_text(encoding="utf-8"))
-    return str(placement["power_mode"])
 
 
 def _proofs(candidate: Candidate) -> List[Dict[str, Any]]:

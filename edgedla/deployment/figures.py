@@ -37,7 +37,7 @@ def own_placement(
         "macs": totals.macs,
         "macs_dla": macs_dla,
         "share_macs_dla": round(macs_dla / max(totals.macs, 1), 6),
-        "loadables": totals.regions + totals.regions_dropped,
+        "loadables": totals.regions,
         "dropped": totals.regions_dropped,
         "transitions": totals.transitions,
     }, layers
@@ -58,16 +58,18 @@ def gpu_alone(model: Path, request: DeployRequest) -> Dict[str, Any]:
     return answers
 
 
-def in_int8(model: Path, request: DeployRequest) -> str:
-    """The headline in INT8 where the DLA is made for that and the samples for scales are missing; "" elsewhere."""
+def headlines(source: Path, built: Path, precision: str, request: DeployRequest) -> List[Dict[str, Any]]:
+    """What `edgedla check` says of the DLA's worth: for the model that is built, and first for the user's own in INT8 where the DLA is made
+    for that and the samples for scales are missing. [] without a DLA."""
     platform = platform_for(**request.platform)
-    if request.data is not None or not platform.has_dla or platform.precision != "int8":
-        return ""
-    worth = check(
-        model, **request.platform, precision="int8", cost=True, power_mode=request.power_mode, **request.sizes
-    ).worth
-    made = "In INT8, which this DLA is made for, with --data"
-    return f"{made}: {worth.headline().line}" if isinstance(worth, Worth) else ""
+    if not platform.has_dla:
+        return []
+    asked = [(built, precision, "")]
+    if request.data is None and platform.precision == "int8" != precision:
+        asked.insert(0, (source, "int8", "--data"))
+    options = {**request.platform, **request.sizes, "power_mode": request.power_mode, "cost": True}
+    found = [(check(model, precision=at, **options).worth, needs) for model, at, needs in asked]
+    return [{**worth.headline().to_dict(), "needs": needs} for worth, needs in found if isinstance(worth, Worth)]
 
 
 def fp16_extra_us(placement: Placement, model: Path, request: DeployRequest, fp16: Collection[str]) -> float:

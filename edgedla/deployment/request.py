@@ -9,6 +9,7 @@ from typing import Any, Dict, Mapping, Optional, Sequence, Tuple, Union
 from edgedla.arguments import require_field_types
 from edgedla.errors import UsageError
 from edgedla.preprocess.settings import PreprocessSettings
+from edgedla.regions.values import ROUGH_ERROR
 from edgedla.vocabulary import BACKENDS, one_of, require_map
 
 #: Level -> the changes it may make. Each level includes those below it.
@@ -18,8 +19,8 @@ LEVELS: Mapping[int, str] = {
     2: "INT8 with calibration and mixed precision, as far as the metric holds",
     3: "approximate rewrites, one at a time, as far as the metric holds",
 }
-#: The level of approximate rewrites, and the error of one place that it allows by default (relative L2).
-APPROXIMATE, DEFAULT_ERROR = 3, 0.03
+#: The level of approximate rewrites.
+APPROXIMATE = 3
 OBJECTIVES: Tuple[str, ...] = ("latency", "throughput", "energy", "gpu-time", "loadables")
 #: "best": the placement of minimum cost, which may leave the DLA empty; "dla": TensorRT's own placement, with all
 #: layers that the DLA supports on one core.
@@ -45,7 +46,7 @@ class DeployRequest:
         metric: one of vocabulary.METRICS, or `module:function`; higher is better. None: l2.
         decode, reg_max, iou: for the metric map only, as in `evaluate`.
         max_drop: maximum drop of the metric against the model in FP32, in the metric's own unit (0.005: half a point).
-        approximate: maximum relative L2 error of one place with an approximate rewrite, at level 3 only. None: DEFAULT_ERROR there.
+        approximate: maximum relative L2 error of one place with an approximate rewrite, at level 3 only. None: ROUGH_ERROR there.
         budget_s: seconds for the whole call. Level 0 is always finished; after that the best result so far counts.
         backend: of the artifact, as in `build`. Steps are always judged by simulation.
     """
@@ -96,7 +97,7 @@ class DeployRequest:
         if not 0 <= self.max_drop < float("inf"):
             raise UsageError(f"a drop of {self.max_drop}", where="max_drop", allowed="0 or more")
         if self.approximate is None:
-            put("approximate", DEFAULT_ERROR if self.level == APPROXIMATE else None)
+            put("approximate", ROUGH_ERROR if self.level == APPROXIMATE else None)
         elif self.level != APPROXIMATE:
             raise UsageError(
                 f"level {self.level} makes no approximate rewrites",

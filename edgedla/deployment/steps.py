@@ -120,7 +120,7 @@ class Steps:
             built, by_tensorrt = figures_of(placement, model, r, precision)
             if kept:
                 by_tensorrt, layers = built, placed_layers(placement)
-                counts.update((key, built[key]) for key in ("layers_dla", "transitions", "loadables"))
+                counts.update({**{key: built[key] for key in ("layers_dla", "transitions", "loadables")}, "dropped": 0})
             elif r.place == "dla" and by_tensorrt is not None:
                 built = by_tensorrt
             else:

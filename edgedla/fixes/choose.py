@@ -75,10 +75,6 @@ def _number(value: float) -> Any:
     return None if value == float("inf") else round(value, 3)
 
 
-def _most_trials(layers: int) -> int:
-    return max(FEWEST_TRIALS, min(10, LAYERS_OF_TEN // layers), min(MOST_TRIALS, LAYERS_TRIED // layers))
-
-
 class Chooser:
     """Searches over the sites of one folded model; the model stays as it is.
 
@@ -108,16 +104,17 @@ class Chooser:
         self._loadables: Dict[FrozenSet[Key], Dict[Key, Optional[int]]] = {}
 
     @property
-    def all_sites(self) -> Tuple[Applied, ...]:
-        """Every site, whether it pays or not."""
-        return self._trial(frozenset())[1]
+    def with_all(self) -> Tuple[Figures, Tuple[Applied, ...]]:
+        """The network with every site rewritten, whether it pays or not, and the sites."""
+        return self._trial(frozenset())
 
     def choose(self) -> Choice:
         after, sites = self._trial(frozenset())
         if self._enough(after):
             return Choice(frozenset(), after, after, (), len(self._seen))
         before = self._before = self.judge.figures(outline(self.model))
-        self._most = _most_trials(max(before.layers, after.layers, 1))
+        n = max(before.layers, after.layers, 1)
+        self._most = max(FEWEST_TRIALS, min(10, LAYERS_OF_TEN // n), min(MOST_TRIALS, LAYERS_TRIED // n))
         dropped: FrozenSet[Key] = frozenset()
         bundles: List[Bundle] = []
         for group in (self._by_rewrite, self._by_loadable, self._by_block, self._one_by_one):
@@ -238,7 +235,7 @@ class Chooser:
             1.0 if figures.refused else 0.0,
             *ways,
             coarse,
-            float(figures.loadables),
+            float(figures.candidates),
             float(figures.transitions),
             sites,
         )

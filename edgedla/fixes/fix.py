@@ -44,7 +44,7 @@ from edgedla.fixes.wanted import (
 from edgedla.graph.layer_graph import GPU_ALONE
 from edgedla.graph.open_sizes import TRTEXEC_BATCH, batch_taken
 from edgedla.importers.model_file.float32_types import lacks_half
-from edgedla.regions.values import FixGain
+from edgedla.regions.values import ROUGH_ERROR, FixGain
 from edgedla.targets import Platform, platform_for
 from edgedla.vocabulary import PRECISIONS, one_of
 
@@ -175,12 +175,14 @@ def fix_gain(
     batch: Optional[int] = None,
     power_mode: Optional[str] = None,
     before: Optional[Figures] = None,
+    rough: bool = False,
 ) -> FixGain:
     """Predicts whether `fix` with its defaults pays, by the same search, which stops as soon as that is sure. Reads no weights.
 
     Args:
         model: path, bytes or ModelProto. Other arguments as in `fix`.
         before: the model's own figures, where a check has them.
+        rough: whether to try approximate rewrites where the others do not pay.
 
     Raises:
         UsageError, ModelError, EnvironmentMissing: as `fix`.
@@ -195,12 +197,18 @@ def fix_gain(
     fold_constants(work)
     sure = partial(pays, before, purpose=purpose)
     chooser = Chooser(work, goal, rewrites, judge, "latency", sure)
-    after, found = chooser.choose().after, frozenset(site.rewrite for site in chooser.all_sites)
+    after, found = chooser.choose().after, frozenset(site.rewrite for site in chooser.with_all[1])
     if purpose != "hybrid" or sure(after):
         return FixGain(sure(after), after.latency_us, None, found)
     cut = wanted_rewrites((DECODER_CUT,), (), purpose, 0.0, precision)
     short = Chooser(work, replace(goal, change_outputs=True), cut, judge, "latency", sure).choose().after
-    return FixGain(False, after.latency_us, short.latency_us if sure(short) else None, found)
+    rougher = after
+    if rough:
+        more = wanted_rewrites((), (), purpose, ROUGH_ERROR, precision)
+        # All of them at once: where that does not pay, a search that picks some costs more than a check.
+        rougher = Chooser(work, replace(goal, approximate=ROUGH_ERROR), more, judge, "latency").with_all[0]
+    cut_us, rough_us = (figures.latency_us if sure(figures) else None for figures in (short, rougher))
+    return FixGain(False, after.latency_us, cut_us, found, rough_us)
 
 
 def _path_of(model: Any) -> str:

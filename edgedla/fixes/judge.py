@@ -19,6 +19,7 @@ from edgedla.placement.pricer import Pricer
 from edgedla.placement.problem.problem import Problem
 from edgedla.placement.worth.ways import on_device
 from edgedla.regions import check_graph
+from edgedla.regions.float16_model import as_built
 from edgedla.regions.report import CheckReport
 from edgedla.regions.values import LEAST_GAIN
 from edgedla.rules import load_rules
@@ -82,7 +83,7 @@ class Figures:
 
     Attributes:
         layers: number of layers that run on a device, without folded ones.
-        loadables: candidate subgraphs before TensorRT's cap. dropped: those that the cap drops.
+        loadables: as TensorRT places the network, after its cap. dropped: those that the cap leaves on the GPU.
         latency_us, energy_mj: of one frame, as TensorRT places the network; energy above idle.
         period_us: time per frame of the busiest device, with many frames in flight.
         gpu_us: latency of one frame with everything on the GPU.
@@ -108,6 +109,11 @@ class Figures:
     passes: Optional[bool] = None
     offenders: Tuple[str, ...] = ()
     refused: str = ""
+
+    @property
+    def candidates(self) -> int:
+        """Loadables before the cap."""
+        return self.loadables + self.dropped
 
     def to_dict(self) -> Dict[str, Any]:
         values = {**vars(self), "offenders": list(self.offenders)}
@@ -135,7 +141,7 @@ class Judge:
     _judged: Dict[str, _Judged] = field(default_factory=dict, repr=False)
 
     def figures(self, model: Any, with_gpu: bool = False) -> Figures:
-        """The figures of an onnx.ModelProto, whose weights are not needed. `Figures.refused` holds a refusal of the parser.
+        """The figures of an onnx.ModelProto as a build takes it, whose weights are not needed. `Figures.refused`: the parser refuses it.
 
         Args:
             with_gpu: also predict the time with everything on the GPU, which the search does not need.
@@ -154,6 +160,7 @@ class Judge:
 
     def _judge(self, model: Any) -> _Judged:
         try:
+            model = as_built(model, self.platform, PURPOSES[self.purpose])
             graph = load_onnx(model, trt=self.platform.release.trt, as_trained=True)
         except ModelTooLarge:
             raise
@@ -211,7 +218,7 @@ def counted(report: CheckReport, latency_us: Optional[float] = None) -> Figures:
         layers_unknown=totals.layers_unknown,
         macs=totals.macs,
         share_macs_dla=totals.share_macs_dla,
-        loadables=totals.regions + totals.regions_dropped,
+        loadables=totals.regions,
         dropped=totals.regions_dropped,
         transitions=totals.transitions,
         latency_us=latency_us,
@@ -236,7 +243,7 @@ def pays(before: Figures, after: Figures, purpose: str, objective: str = "latenc
     value, lower = value_of(before, objective), value_of(after, objective)
     if value == float("inf"):
         # Without costs the number of loadables decides.
-        value, lower = float(before.loadables), float(after.loadables)
+        value, lower = float(before.candidates), float(after.candidates)
     return lower < value and lower <= value * (1 - LEAST_GAIN)
 
 
@@ -254,6 +261,6 @@ def value_of(figures: Figures, objective: str) -> float:
         "throughput": figures.period_us,
         "energy": figures.energy_mj,
         "gpu-time": figures.busy_gpu_us,
-        "loadables": float(figures.loadables),
+        "loadables": float(figures.candidates),
     }[objective]
     return float("inf") if value is None else value

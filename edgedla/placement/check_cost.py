@@ -55,10 +55,6 @@ def with_cost(
     verdicts = report.verdicts or load_rules().check(graph, report.platform, report.precision)
     costs = costs_of(graph, report.platform, report.precision, options or GivenCosts())
     worth = worth_of(graph, report.platform, verdicts, costs, both)
-    if graph.gpu_alone and costs.profile is None:
-        from edgedla.placement.worth.own_model import baselines_of
-
-        worth = replace(worth, baselines=baselines_of(graph, report.platform, costs))
     # A profile holds only times of the unchanged network: the changed one is predicted without it.
     prices = costs if costs.profile is None else replace(costs, profile=None)
     timer = Pricer(graph, verdicts, report.platform, prices).latency_us

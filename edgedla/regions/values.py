@@ -233,6 +233,8 @@ class SlowerChanges(NamedTuple):
 
 #: Minimum share of a frame's time that a change must save for a report to recommend it for speed.
 LEAST_GAIN = 0.01
+#: Largest error of one place (relative L2) with an approximate rewrite, where the user names none.
+ROUGH_ERROR = 0.03
 
 
 class FixGain(NamedTuple):
@@ -245,12 +247,15 @@ class FixGain(NamedTuple):
         cut_us: where it does not pay and all outputs stay: one frame's time without the decoder behind the last convolutions, if
             that pays. Unknown: None.
         rewrites: ids of those that have a place in the model.
+        rough_us: where it does not pay: one frame's time with approximate rewrites too, of an error of ROUGH_ERROR a place, if that
+            pays. Unknown: None.
     """
 
     pays: bool
     latency_us: Optional[float]
     cut_us: Optional[float] = None
     rewrites: FrozenSet[str] = frozenset()
+    rough_us: Optional[float] = None
 
 
 class GivenCosts(NamedTuple):

@@ -48,7 +48,12 @@ def model_report(model: Path, measured: Measured, hash_names: bool) -> Dict[str,
 
     artifact = measured.artifact
     platform = platform_for(str(artifact.platform["target"]), trt=str(artifact.platform["trt"]))
-    graph = load_onnx(model, trt=platform.release.trt, shapes=_shapes(measured), as_trained=True)
+    graph = load_onnx(
+        model,
+        trt=platform.release.trt,
+        shapes={b.name: b.shape_nchw for b in measured.artifact.inputs} or None,
+        as_trained=True,
+    )
     verdicts, answers = _verdicts(measured), _answers(measured)
     real = artifact.placement_real or {}
     layers: List[Dict[str, Any]] = []
@@ -65,19 +70,11 @@ def model_report(model: Path, measured: Measured, hash_names: bool) -> Dict[str,
         "simulated": artifact.simulated,
         "board": _board(measured),
         "layers": layers,
-        "moved": sum(_moved(x) for x in layers),
+        "moved": sum(None not in (x["planned"], x["placed"]) and x["planned"] != x["placed"] for x in layers),
         "contradicted": sum(x["tensorrt"] not in (None, x["rules"]) for x in layers),
         "time": _time(measured, graph, platform),
         "operators": _operators(measured.profile, graph, platform),
     }
-
-
-def _moved(layer: Mapping[str, Any]) -> bool:
-    return layer["planned"] is not None and layer["placed"] is not None and layer["planned"] != layer["placed"]
-
-
-def _shapes(measured: Measured) -> Optional[Dict[str, Tuple[int, ...]]]:
-    return {b.name: b.shape_nchw for b in measured.artifact.inputs} or None
 
 
 def _named(key: str, name: str, hash_names: bool) -> Dict[str, str]:

@@ -84,11 +84,6 @@ def _remedy_lines(remedies: Sequence[Mapping[str, Any]]) -> Iterator[Line]:
         yield "dim", 2, f"Page:    {page_of('remedy', entry['id'])}"
 
 
-def _nearest(near: Sequence[Tuple[str, str]]) -> Iterator[Line]:
-    yield "title", 0, "The nearest known entries (`edgedla explain ID` explains one):"
-    yield from (("", 2, clean(f"{name}: {text}")) for name, text in near)
-
-
 def _lines(
     messages: Sequence[Explained], unknown: Sequence[Tuple[int, str]], near: Sequence[Tuple[str, str]]
 ) -> Iterator[Line]:
@@ -114,6 +109,7 @@ def _lines(
         yield "unknown", 0, "Not in the catalogue:"
         yield from (("", 2, clean(f"line {number}: {text}")) for number, text in unknown)
     if near:
-        yield from _nearest(near)
+        yield "title", 0, "The nearest known entries (`edgedla explain ID` explains one):"
+        yield from (("", 2, clean(f"{name}: {text}")) for name, text in near)
     if not messages and not unknown:
         yield "unknown", 0, "No line of this log is about the DLA."

@@ -10,7 +10,7 @@ from edgedla.placement.worth.headline import UNDECIDED
 from edgedla.regions.report import CheckReport
 from edgedla.regions.values import Cause
 from edgedla.reports.layer_groups import unknowns
-from edgedla.reports.page.numbers import megabytes, milliseconds, significant
+from edgedla.reports.page.numbers import best_found, megabytes, milliseconds, significant
 from edgedla.reports.page.verdict import Verdict
 from edgedla.reports.text import clean
 
@@ -144,7 +144,7 @@ def axis_rows(report: CheckReport) -> List[AxisRow]:
         name, note = AXES[axis.name]
         doubt = axis.interval if axis.spread and axis.ratio else ""
         if axis.name == "frames" and most is not None:
-            doubt = optimality(most)
+            doubt = "proven optimum" if most.proven else "best found"
         rows.append(AxisRow(axis, name, note, value, base, axis.short, doubt))
     return rows
 
@@ -156,8 +156,8 @@ def _figure(name: str, value: float) -> str:
 
 
 def optimality(best: Way) -> str:
-    """How good the best split that was found is: `proven`, or within which share of the optimum."""
-    return "proven" if best.proven else f"within {percent(best.gap)}"
+    """How good the best split that was found is, in the words of `place`."""
+    return "proven optimum" if best.proven else best_found(best.gap)
 
 
 def beside(report: CheckReport) -> Iterator[str]:
@@ -171,6 +171,9 @@ def beside(report: CheckReport) -> Iterator[str]:
             f"this model on the GPU alone takes {milliseconds(gpu.cost.latency_us)}; yours, before `edgedla fix`, "
             f"{milliseconds(own.latency_us)}"
         )
+    most = worth.way("throughput")
+    if most is not None and not most.proven:
+        yield f"best for frames/s: {significant(most.fps)} ({optimality(most)})"
     for name, what in (("latency", "time"), ("energy", "energy")):
         best = worth.way(name)
         if best is not None and (name != "energy" or worth.energy_known):
@@ -183,9 +186,11 @@ def beside(report: CheckReport) -> Iterator[str]:
     said = headline_of(report, other)
     if said is not None and said.axes:
         placed = said.axes[0]
-        word = f"{said.word.lower()}, " if other in worth.precisions else ""
+        answered = other in worth.precisions
+        word = f"{said.word.lower()}, " if answered else ""
         times = f"{milliseconds(placed.value)} against {milliseconds(placed.base)}"
-        yield f"in {other.upper()}: {word}{placed.text} ({times})"
+        rest = "" if answered else f"; frames/s: --precision {other}"
+        yield f"in {other.upper()}: {word}{placed.text} ({times}){rest}"
     if slow_text(report):
         yield f"slow on the DLA: {slow_text(report)}"
 
@@ -273,8 +278,3 @@ def stays_behind(report: CheckReport, after_us: Optional[float]) -> bool:
     frames = said.axis("frames")
     more = frames is not None and frames.ratio < 1 and not frames.equal
     return not more and after_us * (1 - dla.cost.spread) > said.axes[0].base
-
-
-def percent(share: float) -> str:
-    """A share with two digits."""
-    return f"{significant(share * 100, 2)} %"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, List
 
 from edgedla.io.documents import header
 from edgedla.reports.json_document import dump
@@ -67,7 +67,11 @@ def render_module(name: str, output_format: str, terminal: bool = False) -> str:
     head: List[Line] = [("title", 0, f"{module.title} ({module.id})"), ("", 0, "")]
     modes = [["POWER MODE", "DLA MHZ", "GPU MHZ"]]
     modes += [
-        [m.name, _clocks(m.dla_mhz), "?" if m.gpu_mhz is None else f"{m.gpu_mhz:g}"]
+        [
+            m.name,
+            ", ".join("?" if mhz is None else f"{mhz:g}" for mhz in m.dla_mhz) or "-",
+            "?" if m.gpu_mhz is None else f"{m.gpu_mhz:g}",
+        ]
         for m in module.power_modes.values()
     ]
     tail: List[Line] = [("", 0, ""), *table_lines(modes, terminal)] if len(modes) > 1 else []
@@ -76,10 +80,6 @@ def render_module(name: str, output_format: str, terminal: bool = False) -> str:
     return print_lines(
         head + table_lines(table, terminal) + ([("", 0, ""), *reasons] if reasons else []) + tail, terminal
     )
-
-
-def _clocks(dla_mhz: Sequence[Optional[float]]) -> str:
-    return ", ".join("?" if mhz is None else f"{mhz:g}" for mhz in dla_mhz) or "-"
 
 
 def _module(platform: Platform) -> Dict[str, Any]:

@@ -45,11 +45,9 @@ class Evaluator:
         from edgedla.importers.parser_releases import lowering_name
         from edgedla.regions.float16_model import as_built
 
-        # As in `check`; other actions place, rewrite or build the file as it is.
-        as_trained = task.settings.action == "check"
         # What stays FLOAT of a model that is converted to FLOAT16 depends on the module and the mode.
         typed = (task.target, task.settings.mode) if platform.release.strongly_typed else None
-        key = (task.model, task.sha256, lowering_name(platform.release.trt), task.settings.batch, as_trained, typed)
+        key = (task.model, task.sha256, lowering_name(platform.release.trt), task.settings.batch, typed)
         if self._graph[0] != key or self._graph[1] is None:
             self._graph = (None, None)
             self._graph = (
@@ -59,7 +57,7 @@ class Evaluator:
                     trt=platform.release.trt,
                     batch=task.settings.batch,
                     open_batch=TRTEXEC_BATCH,
-                    as_trained=as_trained,
+                    as_trained=True,
                 ),
             )
         graph = self._graph[1]
@@ -83,19 +81,10 @@ class Evaluator:
         row = self.check(task)
         platform = platform_for(task.target, jetpack=task.jetpack, trt=task.trt)
         graph = self.graph(task, platform)
-        placement = place(
-            [graph],
-            target=task.target,
-            jetpack=task.jetpack,
-            trt=task.trt,
-            precision=task.precision,
-            objective=task.settings.objective,
-            power_mode=task.settings.power_mode,
-            profile=task.settings.profile,
-            time_limit_s=task.settings.time_limit_s,
-        )
+        settings = task.settings
+        placement = place([graph], profile=settings.profile, time_limit_s=settings.time_limit_s, **_given(task))
         f = placement.figures
-        gpu = next((b.figures for b in placement.baselines if b.name == "gpu"), None)
+        gpu = next((b.figures for b in placement.baselines if b.name in ("own", "gpu")), None)
         row.update(
             latency_us=round(f.latency.latency_us, 1),
             period_us=round(f.period.latency_us, 1),
@@ -111,18 +100,8 @@ class Evaluator:
         from edgedla.fixes.fix import fix
 
         row = self.check(task)
-        fixed = fix(
-            task.model,
-            target=task.target,
-            jetpack=task.jetpack,
-            trt=task.trt,
-            precision=task.precision,
-            objective=task.settings.objective,
-            batch=task.settings.batch,
-            power_mode=task.settings.power_mode,
-            # A proof runs the network: worth it for a chosen model, not for thousands.
-            prove=False,
-        )
+        # A proof runs the network: worth it for a chosen model, not for thousands.
+        fixed = fix(task.model, batch=task.settings.batch, prove=False, **_given(task))
         row.update(
             fixes=" ".join(f"{name}:{count}" for name, count in sorted(fixed.counts.items())),
             fixed_share_macs_dla=round(fixed.after.share_macs_dla, 6),
@@ -151,6 +130,12 @@ _ACTIONS: Dict[str, Callable[[Evaluator, Task], Row]] = {
 }
 
 
+def _given(task: Task) -> Dict[str, Any]:
+    """What `place` and `fix` are asked alike."""
+    where = {"target": task.target, "jetpack": task.jetpack, "trt": task.trt, "precision": task.precision}
+    return {**where, "objective": task.settings.objective, "power_mode": task.settings.power_mode}
+
+
 def _status(report: CheckReport) -> Tuple[str, str]:
     if not report.platform.has_dla:
         return "no-dla", report.platform.no_dla or ""
@@ -174,10 +159,12 @@ def _worth(graph: LayerGraph, task: Task, platform: Platform) -> Dict[str, Any]:
     verdicts = load_rules().check(graph, platform, task.precision)
     costs = costs_of(graph, platform, task.precision, GivenCosts(settings.power_mode, settings.profile))
     worth = worth_of(graph, platform, verdicts, costs)
-    fps = {
-        name: None if way is None else round(way.fps, 3) for name in ("throughput", "gpu") for way in [worth.way(name)]
+    most, gpu, own = worth.way("throughput"), worth.way("gpu"), worth.baseline()
+    return {
+        "worth": worth.headline().word,
+        "fps": None if most is None else round(most.fps, 3),
+        "gpu_fps": round(1e6 / own.latency_us, 3) if own else None if gpu is None else round(gpu.fps, 3),
     }
-    return {"worth": worth.headline().word, "fps": fps["throughput"], "gpu_fps": fps["gpu"]}
 
 
 def _placed(placement: Placement, graph: LayerGraph) -> Dict[str, Any]:

@@ -141,6 +141,7 @@ def tasks_of(
     Args:
         platforms: (label, arguments of platform_for, and "precision" if the label has its own: "orin@int8").
             Validated here, so that a wrong name ends the sweep at once instead of failing each row.
+        precisions: () for that which `check` answers first on each platform.
         boards: for bench: (name, module); a task goes to a board of its module.
 
     Raises:
@@ -149,8 +150,10 @@ def tasks_of(
     from edgedla.rules import load_rules
     from edgedla.targets import platform_for
 
-    for _, arguments in platforms:
-        platform_for(**{k: v for k, v in arguments.items() if k != "precision"})
+    usual = {
+        label: (platform_for(**{k: v for k, v in arguments.items() if k != "precision"}).precision,)
+        for label, arguments in platforms
+    }
     version = load_rules().version
     by_module: Dict[str, List[str]] = {}
     for name, module in boards:
@@ -161,7 +164,7 @@ def tasks_of(
         sha256 = content_of(model)
         for label, arguments in platforms:
             candidates = by_module.get(arguments["target"], [])
-            for precision in (arguments["precision"],) if "precision" in arguments else precisions:
+            for precision in (arguments["precision"],) if "precision" in arguments else precisions or usual[label]:
                 turn = turns.get(arguments["target"], 0)
                 board = candidates[turn % len(candidates)] if candidates else None
                 turns[arguments["target"]] = turn + 1

@@ -91,11 +91,14 @@ class Worker:
             return self._child
         self.close()
         self._stderr = tempfile.TemporaryFile()
+        # The child finds the same edgedla, also from a checkout.
+        package = str(Path(__file__).resolve().parents[2])
+        path = os.pathsep.join(p for p in (package, os.environ.get("PYTHONPATH", "")) if p)
         # One thread per process: the pool of workers already uses all cores.
         one = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
         child = subprocess.Popen(
             [sys.executable, "-m", "edgedla.sweep.child", str(os.getpid())], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            stderr=self._stderr, env={**os.environ, **one, "PYTHONPATH": _path()},
+            stderr=self._stderr, env={**os.environ, **one, "PYTHONPATH": path},
         )  # fmt: skip
         options: Dict[str, Any] = {
             "memory_mb": self._limits.memory_mb, "keep": self._limits.keep, "folder": self._limits.folder,
@@ -134,9 +137,3 @@ def _end(child: subprocess.Popen[bytes]) -> None:
     # Python 3.8 polls the process and then kills it: it may end in between.
     with contextlib.suppress(ProcessLookupError):
         child.kill()
-
-
-def _path() -> str:
-    """PYTHONPATH for the child, so that it finds the same edgedla, also from a checkout."""
-    package = str(Path(__file__).resolve().parents[2])
-    return os.pathsep.join(p for p in (package, os.environ.get("PYTHONPATH", "")) if p)

@@ -95,7 +95,7 @@ def test_the_second_model_is_calibrated_only_if_it_may_be_faster(
 def way(level: int, precision: str, latency_us: float, by_tensorrt_us: float, bound_kept: bool = True) -> Candidate:
     predicted = {
         "build": {"latency_us": latency_us}, "tensorrt": {"latency_us": by_tensorrt_us},
-        "check": {"share_macs_dla": 1.0, "loadables": 1}, "bound_us": None, "bound_kept": bound_kept,
+        "check": {"share_macs_dla": 1.0, "loadables": 1, "dropped": 0}, "bound_us": None, "bound_kept": bound_kept,
     }  # fmt: skip
     return Candidate("one", level, Path(), "", precision, {}, {}, predicted, Path())
 
@@ -180,7 +180,9 @@ def test_a_faster_build_may_not_take_macs_off_the_dla_in_the_same_precision(
 
     def candidate(precision: str, latency_us: float, share: float) -> Candidate:
         one = way(1, precision, latency_us, latency_us)
-        return replace(one, predicted={**one.predicted, "check": {"share_macs_dla": share, "loadables": 1}})
+        return replace(
+            one, predicted={**one.predicted, "check": {"share_macs_dla": share, "loadables": 1, "dropped": 0}}
+        )
 
     search.best = candidate("fp16", 200.0, 0.9)
     why = search._no_gain(candidate(precision, 100.0, share))

@@ -270,3 +270,44 @@ def test_only_accepts_a_single_id_as_text() -> None:
 
 def test_a_gain_is_that_in_fp16_where_no_precision_is_named() -> None:
     assert fix_gain(decoder_network(), ORIN) == fix_gain(decoder_network(), ORIN, precision="fp16")
+
+
+def gelu_network(blocks: int) -> onnx.ModelProto:
+    """Convolutions with GELUs between them, as PyTorch writes these."""
+    weights = {
+        "w": np.full((64, 64, 3, 3), 1e-3, np.float32), "root": np.array(2.0**0.5, np.float32), "one": np.array(1, np.float32),
+        "half": np.array(0.5, np.float32),
+    }  # fmt: skip
+    nodes, x = [], "x"
+    for n in range(blocks):
+        nodes += [
+            node("Conv", f"{x} w", f"c{n}", pads=[1, 1, 1, 1]), node("Div", f"c{n} root", f"d{n}"), node("Erf", f"d{n}", f"e{n}"),
+            node("Add", f"e{n} one", f"p{n}"), node("Mul", f"c{n} p{n}", f"m{n}"), node("Mul", f"m{n} half", f"y{n}"),
+        ]  # fmt: skip
+        x = f"y{n}"
+    return onnx_model(nodes, {"x": (1, 64, 56, 56)}, {x: (1, 64, 56, 56)}, weights)
+
+
+def test_approximate_rewrites_are_weighed_where_the_exact_ones_do_not_pay(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = save(gelu_network(6), tmp_path / "gelu.onnx")
+    assert fix_gain(path, ORIN, precision="int8").rough_us is None
+    gain = fix_gain(path, ORIN, precision="int8", rough=True)
+    assert not gain.pays
+    assert gain.rough_us is not None
+    assert exit_code_of(["check", str(path), "--target", "agx-orin-64gb", "--fail-on", "never"]) == 0
+    assert "--approximate 0.03 -o gelu-fixed.onnx" in capsys.readouterr().out
+    made = edgedla.fix(path, target="agx-orin-64gb", precision="int8", approximate=0.03, prove=False)
+    assert made.after.latency_us is not None
+    assert made.after.latency_us <= gain.rough_us
+
+
+def test_before_a_fix_the_loadables_are_those_of_a_check(tmp_path: Path) -> None:
+    """40 stood beside the 16 of a check: those that the cap drops were counted too."""
+    path = save(gelu_network(20), tmp_path / "many.onnx")
+    totals = edgedla.check(path, target="agx-orin-64gb", precision="int8").totals
+    before = edgedla.fix(path, target="agx-orin-64gb", precision="int8", prove=False).before
+    assert totals.regions_dropped > 0
+    assert (before.loadables, before.dropped) == (totals.regions, totals.regions_dropped)
+    assert before.candidates == totals.regions + totals.regions_dropped

@@ -15,7 +15,7 @@ from edgedla.graph import LayerGraph
 from edgedla.importers import load_onnx
 from edgedla.placement.prediction.breakdown import Breakdown, LoadableTime
 from edgedla.placement.worth import Axis, Headline, Worth, Worthiness, costs_of, headline
-from edgedla.placement.worth.headline import EQUAL, LITTLE_WORK, MORE, MUCH, SAVES, WORDS
+from edgedla.placement.worth.headline import EQUAL, LITTLE_WORK, MORE, MUCH, NOT_SEARCHED, SAVES, WORDS
 from edgedla.placement.worth.value import Baseline, Spreads, Way
 from edgedla.regions.values import GivenCosts
 from edgedla.rules import load_rules
@@ -159,6 +159,15 @@ def test_a_model_made_from_another_is_weighed_against_that() -> None:
     assert axis.ratio == pytest.approx(1.4)
     assert headline(replace(worth, baselines=())).word == "Worth it"
     assert headline(worth).word == "Not worth it"
+
+
+def test_a_precision_without_best_splits_has_answers_but_no_word_of_its_own() -> None:
+    """Without frames/s of all engines, "not worth it" would be said where asking for that precision says otherwise."""
+    worth = made(time=3.0)
+    beside = tuple(replace(way, precision="fp16") for way in worth.ways[:2])
+    said = headline(replace(worth, ways=(*worth.ways, *beside)), "fp16")
+    assert (said.word, said.text) == ("Undecided", NOT_SEARCHED)
+    assert [axis.name for axis in said.axes] == ["time", "energy", "gpu"]
 
 
 #: Two convolutions with a layer between them that the DLA refuses.

@@ -414,6 +414,16 @@ def test_what_fix_can_make_is_no_work_by_hand() -> None:
     assert by_fix(replace(no_gain, ranking=unknown)) == "No rewrite of `edgedla fix` makes these changes."
 
 
+@pytest.mark.parametrize(("rough_us", "proposed"), [(None, False), (1.0, True), (1e9, False)])
+def test_an_approximate_fix_is_next_where_only_that_gains(rough_us: Optional[float], proposed: bool) -> None:
+    """1e9 us: the GPU alone stays faster."""
+    report = edgedla.check(ODD, target="orin", batch=1, precision="int8", cost=True)
+    report = replace(report, fix_gain=FixGain(False, 10.0, None, frozenset(), rough_us))
+    words = shlex.split(next_command(report, "m.onnx") or "")
+    assert ("--approximate" in words and words[words.index("--approximate") + 1] == "0.03") is proposed
+    assert ("measure the accuracy" in by_fix(report)) is (rough_us is not None)
+
+
 def test_time_of_the_gpu_alone_is_proposed_where_it_is_all_that_is_gained() -> None:
     names = ["x", *(f"t{n}" for n in range(11)), "y"]
     nodes = [node("Conv", f"{a} w", b, name=f"conv_{b}", pads=[1] * 4) for a, b in zip(names, names[1:])]

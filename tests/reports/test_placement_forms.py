@@ -13,6 +13,7 @@ import pytest
 
 from edgedla.cli.main import exit_code_of
 from edgedla.costs.cost import Cost
+from edgedla.costs.model import CostModel
 from edgedla.errors import UsageError
 from edgedla.importers import load_onnx
 from edgedla.placement.api import place
@@ -29,11 +30,12 @@ from edgedla.placement.result.placement import (
     Timeline,
     TimelineBar,
 )
+from edgedla.placement.worth.own_model import to_metadata
 from edgedla.regions import check_graph
 from edgedla.reports import render_check
-from edgedla.reports.page.numbers import significant
+from edgedla.reports.page.numbers import percent_up, significant
 from edgedla.reports.placement import render_placement
-from edgedla.reports.placement.text import headline, percent_up
+from edgedla.reports.placement.text import headline
 from edgedla.reports.placement.timeline import WIDTH, timeline_lines, timeline_svg
 from edgedla.targets import platform_for
 from tests.models import node, ones, onnx_model, save
@@ -259,6 +261,23 @@ def test_every_form_says_what_one_model_gains_against_the_gpu_alone() -> None:
     assert found.against_gpu[1:] in render_placement(found, "html")
     assert read_placement(json.loads(render_placement(found, "json"))).against_gpu == found.against_gpu
     assert not place([load_onnx(EXAMPLE)] * 2, target="agx-orin-64gb", precision="int8").against_gpu
+
+
+def test_a_fixed_model_is_placed_beside_the_users_own_on_the_gpu() -> None:
+    platform, graph = platform_for("agx-orin-64gb"), load_onnx(EXAMPLE)
+    text = to_metadata(graph, platform, CostModel.load(platform, "int8"))
+    fixed = replace(graph, gpu_alone=text.replace('"energy_mj": ', '"energy_mj": 1'))
+    found = read_placement(json.loads(place(fixed, target="agx-orin-64gb", precision="int8").to_json()))
+    own, here = found.baselines[:2]
+    assert (own.name, here.name) == ("own", "gpu")
+    (row,) = (r for r in json.loads(text)["rows"] if r["precision"] == "int8")
+    assert own.figures.latency.latency_us == pytest.approx(row["latency_us"], abs=1e-3)
+    assert own.figures.energy.energy_mj > here.figures.energy.energy_mj
+    shown = render_placement(found, "text")
+    assert "your model, GPU alone" in shown
+    assert "this one, GPU alone" in shown
+    assert own.title in render_placement(found, "html").replace("&#39;", "'")
+    assert not any(b.name == "own" for b in place([fixed, graph], target="agx-orin-64gb", precision="int8").baselines)
 
 
 def test_a_page_without_the_gpu_to_compare_with_says_nothing_in_its_place() -> None:

@@ -8,6 +8,8 @@ from io import StringIO
 from pathlib import Path
 from typing import Any, Dict
 
+import numpy as np
+import onnx
 import pytest
 
 import edgedla
@@ -124,6 +126,48 @@ def test_fix_begins_with_the_figures_of_a_check(asked: Any) -> None:
         worth.way("gpu").cost.latency_us,
     )
     assert (before.layers_dla, before.loadables) == (report.totals.layers_dla, report.totals.regions)
+
+
+def test_a_whole_deployment_shows_the_figures_of_a_check(asked: Any, tmp_path: Path) -> None:
+    """Without samples it builds in FP16: the answers of a check of that, and of INT8 where the DLA is made for it."""
+    file, target, precision, worth, report = asked
+    in_fp16 = edgedla.check(file, target=target, precision="fp16", cost=True)
+    fp16 = in_fp16.worth
+    assert isinstance(fp16, Worth)
+    done = edgedla.deploy(_of_small_weights(file, tmp_path), target=target, level=0)
+    assert [{k: x[k] for k in ("word", "text", "axes")} for x in done.to_dict()["worth"]] == [
+        {k: x[k] for k in ("word", "text", "axes")}
+        for x in (w.headline().to_dict() for w in ([worth, fp16] if precision == "int8" else [fp16]))
+    ]
+    before = done.to_dict()["before"]["predicted"]
+    best, placed = fp16.way("latency"), fp16.way("tensorrt")
+    assert before["build"]["latency_us"] == pytest.approx(best.cost.latency_us, rel=1e-4)
+    assert (before["tensorrt"]["latency_us"], before["tensorrt"]["energy_mj"]) == (
+        round(placed.cost.latency_us, 3),
+        round(placed.cost.energy_mj, 6),
+    )
+    for name, figures in before["gpu"].items():
+        assert figures["latency_us"] == round(fp16.way("gpu", name).cost.latency_us, 3)
+    totals = in_fp16.totals
+    assert (before["check"]["loadables"], before["check"]["transitions"]) == (totals.regions, totals.transitions)
+    said = worth.headline() if precision == "int8" else fp16.headline()
+    for form in ("text", "markdown", "html"):
+        shown = " ".join(done.render(form).replace("\\", "").split())
+        assert said.text.rstrip(".") in shown, form
+        for figure in (milliseconds(placed.cost.latency_us), milliseconds(fp16.way("gpu").cost.latency_us)):
+            assert figure in shown, form
+
+
+def _of_small_weights(file: Path, folder: Path) -> Path:
+    """The model with weights that FP16 holds the sums of: a deployment runs it."""
+    model = onnx.load(str(file))
+    for weight in model.graph.initializer:
+        if weight.data_type == onnx.TensorProto.FLOAT and len(weight.dims) > 1:
+            shape = tuple(weight.dims)
+            small = np.full(shape, 1.0 / np.prod(shape[1:]), np.float32)
+            weight.CopyFrom(onnx.numpy_helper.from_array(small, weight.name))
+    onnx.save(model, str(folder / file.name))
+    return folder / file.name
 
 
 def test_a_check_of_both_precisions_gives_the_figures_of_each(asked: Any, tmp_path: Path) -> None:

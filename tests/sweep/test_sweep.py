@@ -231,7 +231,7 @@ def test_the_verb_writes_every_form(edgedla, models, tmp_path):
                    "-o", "r.html", "--reports", "pages")  # fmt: skip
     assert done.returncode == 3, done.stderr
     assert done.stdout == "10 rows (2 model-error, 8 ok): r.jsonl, r.csv, r.html\n"
-    assert "broken.onnx on agx-orin-64gb, fp16: model-error" in done.stderr
+    assert "broken.onnx on agx-orin-64gb, int8: model-error" in done.stderr
     rows = rows_of(tmp_path / "r.jsonl")
     assert [list(r) for r in rows] == [list(COLUMNS)] * 10
     with open(tmp_path / "r.csv", newline="") as f:

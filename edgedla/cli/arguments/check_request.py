@@ -120,7 +120,7 @@ class CheckRequest:
 
         if not asks_for_fix(report):
             return report
-        from edgedla.cli.arguments.fix_gain import gain_of, nothing_to_rewrite
+        from edgedla.cli.arguments.fix_gain import approximates, gain_of, nothing_to_rewrite
         from edgedla.regions.values import FixGain
 
         if nothing_to_rewrite(report):
@@ -131,7 +131,7 @@ class CheckRequest:
         platform, purpose = report.platform, _purpose(report.mode)
         known = way(report, "tensorrt") if report.given_costs.profile is None else None
         before = None if known is None else counted(report, known.cost.latency_us)
-        options = {**self._sizes_and_power(platform), "before": before}
+        options = {**self._sizes_and_power(platform), "before": before, "rough": approximates(report)}
         gain = gain_of(source, platform, purpose, precision=report.precision, **options)
         return replace(report, fix_gain=gain)
 

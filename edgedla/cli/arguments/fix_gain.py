@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Optional
+from typing import TYPE_CHECKING, Any, Optional, Set
 
 from edgedla.cli.arguments.models import ModelSource
 from edgedla.errors import EdgedlaError, EnvironmentMissing, ModelError
@@ -25,11 +25,24 @@ def nothing_to_rewrite(report: CheckReport) -> bool:
         or not totals.layers_dla
     ):
         return False
+    return not _rewrites(report)
+
+
+def approximates(report: CheckReport) -> bool:
+    """Whether an approximate rewrite may bring refused layers to the DLA."""
+    from edgedla.rules.remedies import all_entries
+
+    entries = all_entries()
+    return any(entries[name].equality == "approximate" and entries[name].use == "always" for name in _rewrites(report))
+
+
+def _rewrites(report: CheckReport) -> Set[str]:
+    """The rewrites that make a remedy which a rule names."""
     from edgedla.rules.remedies import remedies
 
     known = remedies()
-    findings = (finding for layer in report.layers for finding in layer.findings)
-    return not any(fix in known and known[fix].rewrites for finding in findings for fix in finding.fixes)
+    named = {fix for layer in report.layers for finding in layer.findings for fix in finding.fixes}
+    return {name for fix in named if fix in known for name in known[fix].rewrites}
 
 
 def gain_of(source: ModelSource, platform: Platform, purpose: str, **options: Any) -> Optional[FixGain]:

@@ -71,7 +71,10 @@ def understood(verb: str, args: Sequence[str], known_options: AbstractSet[str]) 
         if answer.does == "translated" and answer.to in known_options and given:
             notes.append(f"{name} is ignored: {answer.to} is given, or this command builds nothing")
         elif answer.does == "translated" and answer.to in known_options:
-            became_words = [answer.to, *([_stem(value) if answer.to == "-o" else value] if answer.value else [])]
+            became_words = [
+                answer.to,
+                *([os.path.splitext(value)[0] or value if answer.to == "-o" else value] if answer.value else []),
+            ]
             translated += became_words
             became.add(name)
             notes.append(f"{name} became {' '.join(became_words)}: {answer.text}")
@@ -144,10 +147,6 @@ def _is_before(release: Optional[Tuple[int, ...]], named: Mapping[str, Optional[
 def _given(option: str, words: Sequence[str]) -> bool:
     same = {"-o": ("-o", "--output", "--plan")}.get(option, (option,))
     return any(word.split("=")[0] in same for word in words)
-
-
-def _stem(path: str) -> str:
-    return os.path.splitext(path)[0] or path
 
 
 @lru_cache(maxsize=None)

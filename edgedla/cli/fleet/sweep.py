@@ -34,7 +34,7 @@ PAGES = "edgedla.reports.sweeps.page:page_writer"
     help="Platforms: modules (orin-nx-16gb), releases (jp6.2, trt8.5.2), or both (xavier-nx-8gb@jp5.1.4).  "
     "[default: this Jetson; elsewhere agx-orin-64gb]",
 )
-@option("--precision", "precisions", joins=True, default="fp16", show_default=True, metavar="A,B", help="fp16,int8.")
+@option("--precision", "precisions", joins=True, metavar="A,B", help="fp16,int8.  [default: as `edgedla check`]")
 @option("--mode", type=click.Choice(CHECK_MODES), default="fallback", show_default=True)
 @option(
     "--objective",
@@ -91,7 +91,7 @@ PAGES = "edgedla.reports.sweeps.page:page_writer"
 )
 @option("--quiet", is_flag=True, help="No progress.")
 def sweep(
-    models: Tuple[str, ...], targets: Optional[str], precisions: str, outputs: Tuple[str, ...], **given: Any
+    models: Tuple[str, ...], targets: Optional[str], precisions: Optional[str], outputs: Tuple[str, ...], **given: Any
 ) -> int:
     """Check every model on every platform; also place, fix or measure it if options ask for that.
 
@@ -120,7 +120,7 @@ def sweep(
     settings = _settings(given)
     labels = list(dict.fromkeys(t.strip() for t in (targets or own_label()).split(",") if t.strip()))
     platforms = [(label, parse_platform(label, COMMON_TARGET)) for label in labels]
-    distinct = dict.fromkeys(p.strip() for p in precisions.split(","))
+    distinct = dict.fromkeys(p.strip() for p in precisions.split(",")) if precisions else ()
     chosen_precisions = [one_of("precision", p, PRECISIONS, "--precision") for p in distinct]
     load_rules()
     _check_power_mode(given["power_mode"], platforms)

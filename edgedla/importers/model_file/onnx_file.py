@@ -185,7 +185,7 @@ def parse(data: Any, where: str) -> Any:
     except Malformed as e:
         raise _unreadable(data, str(e), where) from e
     except (DecodeError, ValueError, RuntimeError) as e:
-        raise _unreadable(data, fault(data) or _first_line(e), where) from e
+        raise _unreadable(data, fault(data) or (str(e).splitlines() or [type(e).__name__])[0], where) from e
     check_model(proto, where)
     return proto
 
@@ -201,10 +201,6 @@ def _unreadable(data: Any, what: str, where: str) -> ModelError:
             hint="export the model without conditions inside conditions, for example with constant conditions folded",
         )
     return ModelError(f"not a readable ONNX model: {what}", where=where, hint=DAMAGED)
-
-
-def _first_line(e: BaseException) -> str:
-    return (str(e).splitlines() or [type(e).__name__])[0]
 
 
 def check_model(proto: Any, where: str) -> None:

@@ -68,7 +68,11 @@ def devices_of_model(
         if device in ("TENSORRT", "DLA"):
             device = problem.cores[0] if problem.cores else GPU
         if device not in problem.devices:
-            raise UsageError(f"{name!r} cannot be used here", where="devices", allowed=_allowed(problem))
+            raise UsageError(
+                f"{name!r} cannot be used here",
+                where="devices",
+                allowed=", ".join((*problem.devices, ALLOWED.split(", ", 3)[3])),
+            )
         return (name if name == "tensorrt" else device), _filled(problem, m, device)
     if isinstance(assignment, Mapping) or (isinstance(assignment, str) and not _is_file(assignment)):
         pins = (
@@ -134,7 +138,3 @@ def _placed(problem: Problem, m: int, model: Model, placement: Placement) -> Tup
 
 def _is_file(text: Any) -> bool:
     return str(text).endswith(".json") or os.path.isfile(str(text))
-
-
-def _allowed(problem: Problem) -> str:
-    return ", ".join((*problem.devices, ALLOWED.split(", ", 3)[3]))

@@ -10,6 +10,7 @@ from edgedla.vocabulary import GPU
 
 #: Name -> title, in the order of reports.
 TITLES: Mapping[str, str] = {
+    "own": "your model, before `edgedla fix`, on the GPU",
     "gpu": "everything on the GPU",
     "dla-fallback": "every legal layer on DLA0, the rest falls back to the GPU",
     "tensorrt": "TensorRT's defaults: the same, then only the largest loadables survive the cap",

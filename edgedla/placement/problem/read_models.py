@@ -37,7 +37,7 @@ def read_models(
     rules = load_rules()
     parsed = parse_pins(pins)
     graphs = [read_graph(s, platform, shapes, batch, precision) for s in sources]
-    names = distinct_names([g.name for g in graphs], [_file(s) for s in sources])
+    names = distinct_names([g.name for g in graphs], [Path(s) if isinstance(s, (str, Path)) else None for s in sources])
     graphs = [g if g.name == name else replace(g, name=name) for g, name in zip(graphs, names)]
     for pin in parsed:
         hits = [g for g in graphs if resolve_pins(g, (pin,), strict=False)]
@@ -51,10 +51,6 @@ def read_models(
         legal_pins = check_pins(model, devices, use_unknown, {i: i not in pinned_by_name for i in model.pins})
         models.append(Model(graph, verdicts, legal_pins, model.rate))
     return tuple(models)
-
-
-def _file(source: ModelSource) -> Optional[Path]:
-    return Path(source) if isinstance(source, (str, Path)) else None
 
 
 def read_graph(

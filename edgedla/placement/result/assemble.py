@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
 from edgedla.costs.cost import Cost, total
@@ -19,6 +19,7 @@ from edgedla.placement.problem.validate import limits_broken
 from edgedla.placement.result import placement as p
 from edgedla.placement.result.reasons import reasons
 from edgedla.placement.solvers.solve import MOST_ITEMS
+from edgedla.placement.worth.ways import on_device
 from edgedla.regions.transitions import BORDER_BYTES
 from edgedla.targets import Platform
 from edgedla.text.printable import short
@@ -73,9 +74,9 @@ def assemble(
         ),
         figures=figures_of(problem, best, one_in_flight=one_in_flight),
         frame_latency_us=frame_us,
-        baselines=tuple(
-            p.Baseline(name, _title(problem, name), *_checked(problem.by_default(), goal, assignment, one_in_flight))
-            for name, assignment in baselines.items()
+        baselines=(
+            *_own_model(models, problem, platform, costs),
+            *(_baseline(problem, goal, name, one_in_flight, assignment) for name, assignment in baselines.items()),
         ),
         timeline=_timeline(kind, schedule, problem),
         proof=p.Proof(
@@ -118,13 +119,29 @@ def figures_of(
     )
 
 
-def _checked(
-    problem: Problem, goal: Goal, assignment: Sequence[str], one_in_flight: Optional[OneInFlight]
-) -> Tuple[p.Figures, Tuple[str, ...]]:
+def _own_model(
+    models: Sequence[Model], problem: Problem, platform: Platform, costs: CostModel
+) -> Tuple[p.Baseline, ...]:
+    """The user's own model on the GPU alone, where `fix` made the one that is placed; its spreads are those of this one there."""
+    from edgedla.placement.worth.own_model import baselines_of
+
+    own = [x for m in models for x in baselines_of(m.graph, platform, costs) if x.precision == costs.precision]
+    if len(models) > 1 or not own or GPU not in problem.devices:
+        return ()
+    here = on_device(problem, GPU).latency(0)
+    cost = replace(here, latency_us=own[0].latency_us, energy_mj=own[0].energy_mj)
+    figures = p.Figures(cost, cost, cost, None, {GPU: cost}, dict.fromkeys(problem.cores, 0), cost.latency_us)
+    return (p.Baseline("own", TITLES["own"], figures, ()),)
+
+
+def _baseline(
+    problem: Problem, goal: Goal, name: str, one_in_flight: Optional[OneInFlight], assignment: Sequence[str]
+) -> p.Baseline:
+    title, problem = _title(problem, name), problem.by_default()
     e = evaluate(problem, assignment)
     broken = [v.message for v in limits_broken(problem, e.regions)]
     broken += bounds_broken(problem, e, goal)
-    return figures_of(problem, e, not broken, one_in_flight), tuple(broken)
+    return p.Baseline(name, title, figures_of(problem, e, not broken, one_in_flight), tuple(broken))
 
 
 def _model(m: int, model: Model, problem: Problem, best: Evaluation, objective: str, precision: str) -> p.PlacedModel:

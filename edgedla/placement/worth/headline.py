@@ -33,6 +33,8 @@ WORDS = {
 }
 #: Where no layer surely runs on the DLA, and some may.
 UNDECIDED = "No layer is known to run on the DLA: a board decides."
+#: At a precision without the best splits.
+NOT_SEARCHED = "The best splits are not searched at this precision unless it is asked for."
 
 
 class Axis(NamedTuple):
@@ -223,6 +225,8 @@ def headline(worth: Ways, precision: str = "") -> Headline:
         return Headline(asked, "Undecided", UNDECIDED, answers)
     if not placed.parts.loadables:
         return Headline(asked, "Nothing to gain", "No layer runs on the DLA.", answers)
+    if asked not in worth.precisions:
+        return Headline(asked, "Undecided", NOT_SEARCHED, answers)
     word, why = _profile(worth, asked, answers)
     said = [axis.text for axis in answers]
     alone, most = answers[0].base, worth.way("throughput", asked)

@@ -37,7 +37,9 @@ def to_metadata(graph: LayerGraph, platform: Platform, costs: CostModel) -> str:
 
 
 def baselines_of(graph: LayerGraph, platform: Platform, costs: CostModel) -> Tuple[Baseline, ...]:
-    """The figures in a network's metadata; () if there are none for this module, release and power mode."""
+    """The figures in a network's metadata; () if there are none for this module, release and power mode, and beside measured times."""
+    if costs.profile is not None:
+        return ()
     try:
         written = json.loads(graph.gpu_alone or "{}")
         if any(written.get(key) != value for key, value in _where(platform, costs).items()):

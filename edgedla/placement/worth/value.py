@@ -124,7 +124,8 @@ class Ways:
     """All ways to run one network: the figures that decide whether the DLA is worth it.
 
     Attributes:
-        precision: the one that the headline is of; `ways` may hold another too.
+        precision: the one that the headline is of. Of another `ways` may hold the GPU and TensorRT's placement alone: its best
+            splits, frames/s among them, are searched where it is asked for, and on Xavier.
         power_mode: the assumed nvpmodel mode.
         parts: the breakdown of the way "tensorrt" at the precision; None without a DLA.
         batch: of one frame.

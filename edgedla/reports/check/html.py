@@ -53,7 +53,7 @@ def page_values(report: CheckReport, file: str, prefix: str = "") -> Dict[str, A
         "report": report,
         "prefix": prefix,
         "about": summary.subject(report).partition(" on ")[2],
-        "verdicts": _verdicts(report),
+        "verdicts": (Verdict(*summary.verdict(report), summary.sentence(report)), gains.verdict(report)),
         "figures": _figures(report),
         "worth": gains.worth_of(report),
         "not_costed": gains.why_not_costed(report) if report.worth is None else "",
@@ -78,12 +78,6 @@ def page_values(report: CheckReport, file: str, prefix: str = "") -> Dict[str, A
         "nodes": layer_groups.unknown_nodes(report),
         "facts": _facts(report),
     }
-
-
-def _verdicts(report: CheckReport) -> Tuple[Verdict, ...]:
-    tone, word = summary.verdict(report)
-    first = Verdict(tone, word, summary.sentence(report))
-    return first, gains.verdict(report)
 
 
 def _figures(report: CheckReport) -> List[Figure]:

@@ -7,18 +7,19 @@ from typing import TYPE_CHECKING, Dict, NamedTuple, Optional, Tuple
 
 from edgedla.placement.worth.headline import FREES
 from edgedla.regions.report import CheckReport
+from edgedla.regions.values import ROUGH_ERROR
 from edgedla.reports import words
 from edgedla.reports.gains import (
     COSTED_LAYERS,
     headline_of,
     of_the_data,
     open_sizes,
-    percent,
     stays_behind,
     way,
     worth_of,
 )
 from edgedla.reports.layer_groups import unknowns
+from edgedla.reports.page.numbers import significant
 from edgedla.targets import target_options
 from edgedla.text.pasted import argument, file_of
 
@@ -48,6 +49,9 @@ def next_command(report: CheckReport, file: str) -> Optional[str]:
     if report.narrow_layers or _fix_pays(report):
         purpose = "" if report.mode == "fallback" else f" --for {report.mode}"
         return f"edgedla fix {rest}{purpose} -o {_fixed(file)}"
+    rough_us = None if report.fix_gain is None else report.fix_gain.rough_us
+    if rough_us is not None and not stays_behind(report, rough_us):
+        return f"edgedla fix {rest} --approximate {ROUGH_ERROR:g} -o {_fixed(file)}"
     if not report.totals.layers_dla and not report.totals.layers_unknown:
         # Neither a placement nor a build for the DLA would differ from the GPU alone.
         return None
@@ -92,8 +96,8 @@ def split_that_gains(report: CheckReport) -> Optional[Split]:
     ratio, whose = gained.get(name, (1.0, ""))
     if ratio > 1 - PAYS:
         return Split("tensorrt", "") if default_gains else None
-    more = f"{percent(1 / ratio - 1)} more frames/s"
-    less = f"{percent(1 - ratio)} less {'time' if name == 'latency' else 'energy'} per frame"
+    more = f"{significant(100 / ratio - 100, 2)} % more frames/s"
+    less = f"{significant(100 - 100 * ratio, 2)} % less {'time' if name == 'latency' else 'energy'} per frame"
     return Split(name, f"gains {more if name == 'throughput' else less} than {whose} (predicted)")
 
 

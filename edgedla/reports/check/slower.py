@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from edgedla.regions.report import CheckReport
+from edgedla.regions.values import ROUGH_ERROR
 from edgedla.reports.check.next_command import TRIED_LAYERS, rewrites_of, turns_qdq
 from edgedla.reports.gains import stays_behind, way
 from edgedla.reports.page.numbers import milliseconds
@@ -12,7 +13,11 @@ from edgedla.reports.words import made_by
 def nothing_to_change(report: CheckReport) -> str:
     """The sentence shown if no change is ranked although layers are refused."""
     gain = report.fix_gain
-    if gain is not None and (gain.pays or gain.cut_us is not None) and report.with_fixes is None:
+    if (
+        gain is not None
+        and (gain.pays or gain.cut_us is not None or gain.rough_us is not None)
+        and report.with_fixes is None
+    ):
         return by_fix(report)
     if report.slower is not None:
         return "Nothing left to change: no remedy saves time."
@@ -29,9 +34,14 @@ def by_fix(report: CheckReport) -> str:
     if gain is None or report.with_fixes is not None:
         return ""
     dla = way(report, "tensorrt")
-    if gain.cut_us is not None and dla is not None:
-        now, after = milliseconds(dla.cost.latency_us), milliseconds(gain.cut_us)
-        return f"`edgedla fix --change-outputs` leaves the decoder to the host: {now} become {after} without it (predicted)."
+    now = "" if dla is None else milliseconds(dla.cost.latency_us)
+    if gain.cut_us is not None and now:
+        return f"`edgedla fix --change-outputs` leaves the decoder to the host: {now} become {milliseconds(gain.cut_us)} (predicted)."
+    if gain.rough_us is not None and now:
+        return (
+            f"`edgedla fix --approximate {ROUGH_ERROR:g}` brings a frame from {now} to {milliseconds(gain.rough_us)} or less (predicted); "
+            f"each place differs by at most {ROUGH_ERROR:.0%} (relative L2), so measure the accuracy."
+        )
     if not gain.pays:
         names = rewrites_of(report)
         if not names:
@@ -39,15 +49,14 @@ def by_fix(report: CheckReport) -> str:
         return f"`edgedla fix` knows such changes ({', '.join(names)}), but predicts no gain from these alone."
     if report.mode != "fallback":
         return f"`edgedla fix --for {report.mode}` brings this build nearer (predicted)."
-    if dla is None or gain.latency_us is None:
+    if not now or gain.latency_us is None:
         return "`edgedla fix` lowers the number of loadables (predicted)."
-    now, after = milliseconds(dla.cost.latency_us), milliseconds(gain.latency_us)
     ranked = report.ranking[-1].latency_us if report.ranking else None
     added = ""
     if ranked is not None and ranked < gain.latency_us:
         added = " Its rewrites add layers, which the changes above leave out."
     gpu_note = " The GPU alone stays faster." if stays_behind(report, gain.latency_us) else ""
-    return f"`edgedla fix` brings a frame from {now} to {after} or less (predicted).{added}{gpu_note}"
+    return f"`edgedla fix` brings a frame from {now} to {milliseconds(gain.latency_us)} or less (predicted).{added}{gpu_note}"
 
 
 def slower_changes(report: CheckReport) -> str:

@@ -84,20 +84,13 @@ def one_line(report: CheckReport) -> str:
 def _one_screen(report: CheckReport, file: str) -> List[Line]:
     """The summary with as many groups of refusals as fit on one screen."""
     for groups in range(GROUPS, 0, -1):
-        lines = [part for line in screen(report, file, groups) for part in _fitted(line)]
-        if sum(map(_rows, lines)) <= SCREEN_LINES:
+        lines = [
+            part for line in screen(report, file, groups) for part in ([line] if line[0] == "command" else folded(line))
+        ]
+        # A command stays on one line, so that it can be copied; the terminal wraps it.
+        if sum(max(1, -(-(line[1] + len(line[2])) // COLUMNS)) for line in lines) <= SCREEN_LINES:
             break
     return lines
-
-
-def _rows(line: Line) -> int:
-    """Rows that a line takes on the screen: one, except for a long command, which the terminal wraps."""
-    return max(1, -(-(line[1] + len(line[2])) // COLUMNS))
-
-
-def _fitted(line: Line) -> List[Line]:
-    # A command stays on one line, so that it can be copied.
-    return [line] if line[0] == "command" else folded(line)
 
 
 def screen(report: CheckReport, file: str, most_groups: int = GROUPS) -> Iterator[Line]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, List, Mapping, Sequence
 
 from edgedla.deployment.deployment import Deployment
-from edgedla.reports.deployment.rows import TONES, answer, basis, gain, proofs, repeats, rows, subject, unchanged
+from edgedla.reports.deployment.rows import TONES, answer, basis, gain, proofs, repeats, rows, subject, unchanged, worth
 from edgedla.reports.page.figures import Fact, Figure
 from edgedla.reports.page.numbers import significant
 from edgedla.reports.page.render import render_page
@@ -30,6 +30,7 @@ def to_html(deployment: Deployment, terminal: bool = False) -> str:
         answers=[
             Verdict(tone, word, sentence),
             Verdict("good" if better else "plain", moved, gain(deployment)),
+            *(Verdict(*said) for said in worth(deployment)),
         ],
         figures=[
             Figure(what, shown[what].after, note=f"before: {shown[what].before}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Iterator
 
 from edgedla.deployment.deployment import Deployment
-from edgedla.reports.deployment.rows import answer, basis, gain, proofs, repeats, rows, subject
+from edgedla.reports.deployment.rows import answer, basis, gain, proofs, repeats, rows, subject, worth
 from edgedla.reports.markdown import code, escape
 from edgedla.text.printable import number
 
@@ -18,6 +18,7 @@ def _lines(deployment: Deployment) -> Iterator[str]:
     _, word, sentence = answer(deployment)
     yield f"## {escape(deployment.name)} on {escape(subject(deployment))}\n"
     yield f"**{word}.** {escape(sentence)} {escape(gain(deployment))}\n"
+    yield from (f"**{word}.** {escape(sentence)}\n" for _, word, sentence in worth(deployment))
     yield "| | before | after | basis |\n|---|---|---|---|"
     yield from (f"| {escape(r.what)} | {escape(r.before)} | {escape(r.after)} | {r.basis} |" for r in rows(deployment))
     yield "\n### Tried\n\n| Step | Level | Outcome | Why |\n|---|---|---|---|"

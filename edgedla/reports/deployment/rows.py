@@ -7,7 +7,8 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
 from edgedla.deployment.candidate import Candidate
 from edgedla.deployment.deployment import Deployment
 from edgedla.deployment.details import bound_kept
-from edgedla.reports.page.numbers import megabytes, milliseconds, significant
+from edgedla.placement.worth.headline import WORDS
+from edgedla.reports.page.numbers import beside, megabytes, milliseconds, significant
 from edgedla.reports.text import clean
 from edgedla.reports.words import percent
 from edgedla.text.printable import short
@@ -98,9 +99,20 @@ def against_gpu(deployment: Deployment) -> str:
     if not alone:
         return ""
     precision, best_us = min(((p, figures["latency_us"]) for p, figures in alone.items()), key=lambda row: row[1])
-    ratio = significant(max(now / best_us, best_us / now), 2)
-    said = f"{ratio} times {'slower' if now > best_us else 'faster'} than" if ratio != "1.0" else "as fast as"
-    return f" A frame is {said} with your model on the GPU alone ({milliseconds(best_us)} in {precision.upper()})."
+    return f" A frame is {beside(now, best_us)} with your model on the GPU alone ({milliseconds(best_us)} in {precision.upper()})."
+
+
+def worth(deployment: Deployment) -> List[Tuple[str, str, str]]:
+    """(tone, word, sentence) of what a check says: the precision that the DLA is made for first, another in few words."""
+    said: List[Tuple[str, str, str]] = []
+    for headline in deployment.details["worth"]:
+        precision, text = headline["precision"].upper(), clean(headline["text"])
+        if said and headline["axes"]:
+            text = f"{headline['axes'][0]['text']}."
+        needs = f", which this DLA is made for, with {headline['needs']}" if headline["needs"] else ""
+        mixed = " (with every layer in INT8)" if precision == "INT8" and deployment.best.extra_us else ""
+        said.append((WORDS[headline["word"]], headline["word"], f"In {precision}{needs}{mixed}: {text}"))
+    return said
 
 
 def _with_unit(objective: str, value: float) -> str:
@@ -130,12 +142,14 @@ def rows(deployment: Deployment) -> List[Row]:
     def both(what: str, read: Any, basis: str) -> Row:
         return Row(what, read(a), read(b), basis)
 
+    kept = len(deployment.details["mixed_precision"])
+    in_fp16 = f", {kept} layer{'s' * (kept != 1)} in FP16" if kept else ""
     fitted, score = cost_basis(deployment), deployment.score
     # With --place dla the build is placed as TensorRT places it: one row covers both.
     on_dla = [Row("Latency on the DLA", _us(first, a["tensorrt"]), _us(best, b["tensorrt"]), fitted)]
     on_dla, macs = (on_dla, "MACs the DLA can run") if deployment.request.place == "best" else ([], "MACs on the DLA")
     table = [
-        Row("Precision", first.precision.upper(), best.precision.upper() + _in_fp16(deployment), ""),
+        Row("Precision", first.precision.upper(), best.precision.upper() + in_fp16, ""),
         both("Layers", lambda p: str(p["check"]["layers"]), ""),
         Row("Layers on the DLA", _on_dla(deployment, "layers_before"), _on_dla(deployment, "layers_after"), "predicted"),
         both(macs, lambda p: percent(p["check"]["share_macs_dla"]), "predicted"),
@@ -166,12 +180,6 @@ def _us(candidate: Candidate, figures: Optional[Mapping[str, Any]]) -> str:
         return "-"
     value = figures["latency_us"] + candidate.extra_us
     return f"{milliseconds(value)} ±{figures['spread']:.0%}"
-
-
-def _in_fp16(deployment: Deployment) -> str:
-    """The layers of an INT8 build that stay in FP16 for the metric; "" if none."""
-    count = len(deployment.details["mixed_precision"])
-    return f", {count} layer{'s' * (count != 1)} in FP16" if count else ""
 
 
 def _rate(candidate: Candidate) -> str:

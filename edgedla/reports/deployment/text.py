@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Iterator
 
 from edgedla.deployment.deployment import Deployment
-from edgedla.reports.deployment.rows import TONES, answer, cost_basis, gain, rows, subject
+from edgedla.reports.deployment.rows import TONES, answer, cost_basis, gain, rows, subject, worth
 from edgedla.reports.text import Line, aligned, clean, folded, print_lines
 
 
@@ -19,6 +19,8 @@ def _lines(deployment: Deployment) -> Iterator[Line]:
     yield "title", 0, f"{clean(deployment.name)} on {subject(deployment)}"
     yield tone, 0, f"{word.upper()}: {sentence}"
     yield "", 0, gain(deployment)
+    for tone, word, sentence in worth(deployment):
+        yield tone, 0, f"{word.upper()}: {sentence}"
     yield "", 0, ""
     table = [("", "before", "after", "")]
     table += [(r.what, r.before, r.after, r.basis) for r in rows(deployment)]

@@ -7,7 +7,7 @@ from typing import Callable, Dict, Iterator, List, Mapping, Optional, Sequence, 
 
 from edgedla.fixes.judge import Figures, pays, value_of
 from edgedla.fixes.result import FixResult, RefusedSite
-from edgedla.reports.page.numbers import milliseconds, significant
+from edgedla.reports.page.numbers import beside, milliseconds, significant
 from edgedla.reports.text import Line, aligned, clean
 from edgedla.reports.words import count, macs_text, percent
 
@@ -106,10 +106,7 @@ def against_gpu(result: FixResult) -> str:
     now, alone = result.after.latency_us, result.before.gpu_us
     if not now or not alone or result.purpose != "hybrid":
         return ""
-    ratio = max(now / alone, alone / now)
-    said = f"{significant(ratio, 2)} times {'slower' if now > alone else 'faster'} than"
-    said = "as fast as" if significant(ratio, 2) == "1.0" else said
-    return f"; now {milliseconds(now)}, {said} your model on the GPU alone ({milliseconds(alone)})"
+    return f"; now {milliseconds(now)}, {beside(now, alone)} your model on the GPU alone ({milliseconds(alone)})"
 
 
 def figure_rows(before: Figures, after: Figures, objective: str = "latency") -> List[Tuple[str, str, str]]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from edgedla.text.printable import MINUS, significant
+import math
 
-__all__ = ["MINUS", "megabytes", "milliseconds", "signed", "signed_count", "significant"]
+from edgedla.text.printable import MINUS as MINUS
+from edgedla.text.printable import significant as significant
 
 
 def milliseconds(latency_us: float) -> str:
@@ -12,6 +13,24 @@ def milliseconds(latency_us: float) -> str:
     if abs(latency_us) >= 100 or latency_us == 0:
         return f"{significant(latency_us / 1e3)} ms"
     return f"{significant(latency_us)} µs"
+
+
+def percent_up(share: float) -> str:
+    """A share in percent with two digits, rounded up: `0.39 %`."""
+    percent = share * 100
+    step = 10.0 ** (math.floor(math.log10(percent)) - 1) if percent > 0 else 1.0
+    return f"{math.ceil(percent / step - 1e-9) * step:.3g} %"
+
+
+def best_found(gap: float) -> str:
+    """How good a placement without a proof is."""
+    return f"best found, at most {percent_up(gap)} from the optimum"
+
+
+def beside(now_us: float, other_us: float) -> str:
+    """`1.4 times slower than`, `as fast as`."""
+    ratio = significant(max(now_us / other_us, other_us / now_us), 2)
+    return "as fast as" if ratio == "1.0" else f"{ratio} times {'slower' if now_us > other_us else 'faster'} than"
 
 
 def signed(value: float, digits: int = 3) -> str:

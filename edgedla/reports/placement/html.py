@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import List, Optional, Sequence, Tuple
 
-from edgedla.placement.result.placement import Baseline, Figures, Placement
+from edgedla.placement.result.placement import Figures, Placement
 from edgedla.reports.page.figures import Bar, Fact, Part
 from edgedla.reports.page.numbers import significant
 from edgedla.reports.page.render import render_page
@@ -33,7 +33,10 @@ def to_html(placement: Placement, files: Sequence[str] = (), terminal: bool = Fa
         charted=_CHARTED.get(placement.objective, "Time of one frame. Shorter is better"),
         bars=[
             _bar("This placement", "", placement.figures, placement),
-            *(_bar(b.title, _broken(b), b.figures, placement) for b in placement.baselines),
+            *(
+                _bar(b.title, f"not legal: {clean(b.broken[0])}" if b.broken else "", b.figures, placement)
+                for b in placement.baselines
+            ),
         ],
         rows=_rows(placement),
         kind=KINDS[placement.timeline.kind],
@@ -57,7 +60,7 @@ def _verdicts(placement: Placement) -> List[Verdict]:
         costs = "no placement with a loadable costs less"
         known = costs if proof.optimal else "that a loadable costs more is not proven"
         return [first, Verdict("plain", "Nothing on the DLA", f"Every layer runs on the GPU: {known}.")]
-    alone = next((_charted(b.figures, placement) for b in placement.baselines if b.name == "gpu"), None)
+    alone = next((_charted(b.figures, placement) for b in placement.baselines if b.name in ("own", "gpu")), None)
     text = placement.against_gpu or (f"everything on the GPU: {significant(alone[0])} {alone[2]}" if alone else "")
     said = f"{text[0].upper()}{text[1:]}." if text else ""
     return [first, Verdict("good", f"{count(on_dla, 'loadable')} on the DLA", said)]
@@ -108,10 +111,6 @@ def _bar(name: str, note: str, figures: Figures, placement: Placement) -> Bar:
     scale = total / loads if loads else 0.0
     parts = tuple(Part(kind, value * scale) for kind, value in by_kind.items())
     return Bar(name[0].upper() + name[1:], note, total, total * spread, figures.energy.energy_mj, parts, unit)
-
-
-def _broken(baseline: Baseline) -> str:
-    return f"not legal: {clean(baseline.broken[0])}" if baseline.broken else ""
 
 
 def _facts(placement: Placement) -> List[Fact]:

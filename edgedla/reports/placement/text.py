@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import itertools
-import math
 import re
 from typing import Dict, Iterator, List, Sequence, Tuple
 
 from edgedla.placement.result.placement import WHY, Baseline, Figures, PlacedLayer, PlacedModel, Placement
-from edgedla.reports.page.numbers import megabytes, significant
+from edgedla.reports.page.numbers import best_found, megabytes, significant
 from edgedla.reports.placement.timeline import timeline_lines
 from edgedla.reports.text import Line, aligned, clean, folded, print_lines
 from edgedla.reports.words import count
@@ -25,6 +24,7 @@ GOALS = {
 
 #: Short names of the baselines.
 SHORT = {
+    "own": "your model, GPU alone",
     "gpu": "GPU alone",
     "dla-fallback": "all legal on DLA0",
     "tensorrt": "TensorRT's default",
@@ -74,7 +74,7 @@ def proof_text(placement: Placement) -> str:
         return f"proven optimum{among} under the cost model"
     if proof.bound <= 0:
         return "best found, no bound proven"
-    return f"best found, at most {percent_up(proof.gap)} from the optimum{among}"
+    return f"{best_found(proof.gap)}{among}"
 
 
 def why_unproven(placement: Placement) -> str:
@@ -85,13 +85,6 @@ def why_unproven(placement: Placement) -> str:
     if proof.solver == "none":
         return "too many layers for a search"
     return "stopped by the time limit" if proof.timed_out else ""
-
-
-def percent_up(share: float) -> str:
-    """A share in percent with two digits, rounded up: the optimum is no further away."""
-    percent = share * 100
-    step = 10.0 ** (math.floor(math.log10(percent)) - 1) if percent > 0 else 1.0
-    return f"{math.ceil(percent / step - 1e-9) * step:.3g} %"
 
 
 def headline(placement: Placement) -> Tuple[str, str]:
@@ -186,6 +179,8 @@ def _table(placement: Placement) -> Iterator[Line]:
 
 def _short_title(baseline: Baseline, placement: Placement) -> str:
     """Its title where there is no room for the long one, with the first core that may be used."""
+    if baseline.name == "gpu" and any(b.name == "own" for b in placement.baselines):
+        return "this one, GPU alone"
     return SHORT.get(baseline.name, baseline.title).replace("DLA0", next(iter(placement.figures.regions), "DLA0"))
 
 

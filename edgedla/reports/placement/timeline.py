@@ -97,7 +97,7 @@ def _bar(placement: Placement, b: TimelineBar, x: float, width: float, y: float,
         f'<rect x="{x:.1f}" y="{y:g}" width="{max(width, 0.5):.1f}" height="{height:g}" fill="{colour}" class="bar">'
         f"<title>{escape(clean(title))}</title></rect>"
     )
-    stage = _stage(placement, b)
+    stage = _stage_of(placement).get((b.model, b.device, b.layers[0]), "") if b.layers else ""
     if stage and width > 9 * len(stage):
         bar += f'<text x="{x + width / 2:.1f}" y="{y + height / 2 + 4:g}" text-anchor="middle" class="stage">{escape(stage)}</text>'
     return bar
@@ -110,13 +110,6 @@ def _layers(first: str, count: int) -> str:
 def labels(names: Sequence[str]) -> Tuple[Tuple[str, str], ...]:
     """(colour, name) by model, for the legend."""
     return tuple((COLOURS[m % len(COLOURS)], name) for m, name in enumerate(names))
-
-
-def _stage(placement: Placement, b: TimelineBar) -> str:
-    """The name of a bar: its loadable (D3) or its stretch on the GPU (G2); "" for reformats."""
-    if not b.layers:
-        return ""
-    return _stage_of(placement).get((b.model, b.device, b.layers[0]), "")
 
 
 def _stage_of(placement: Placement) -> Dict[Tuple[int, str, int], str]:

@@ -44,7 +44,8 @@ def sweep_page(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str], pa
         "sweep.html.j2",
         command="sweep",
         title=count(len(rows), "check"),
-        data=_json(data),
+        # In a script element only "</" and "<!--" can end the text.
+        data=_trusted(json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")),
         script=_trusted(script),
         # The policy allows this script and no other.
         script_sha256=base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii"),
@@ -118,11 +119,6 @@ def _platforms(rows: Sequence[Mapping[str, Any]]) -> List[Any]:
         whole = sum(row["layers_gpu"] == 0 and row["layers_dla"] > 0 for row in group if row["layers_gpu"] is not None)
         table.append((platform, precision, len(group), whole, sum(shares) / len(shares) if shares else None))
     return table
-
-
-def _json(value: Any) -> Any:
-    # In a script element only "</" and "<!--" can end the text.
-    return _trusted(json.dumps(value, separators=(",", ":")).replace("<", "\\u003c"))
 
 
 def _trusted(text: str) -> Any:
