@@ -79,7 +79,7 @@ MOST_HEIGHT, COLOURS = 1700, 64
 #: Pictures that are kept in all looks; of the others the desktop's is.
 EVERY_LOOK = ("check", "compare")
 #: name -> height of its pictures, where the page goes on with what the text does not speak of.
-CUT = {"live": 740, "sweep": 1100, "quantize": 1000, "place": 1100, "worth": 900, "fix": 1400}
+CUT = {"live": 740, "sweep": 1100, "quantize": 1000, "place": 1100, "worth": 970, "fix": 1400}
 #: Of the live page, and what it shows.
 PORT = 8799
 LIVE = """\
