@@ -27,22 +27,22 @@ _BINARY = re.compile("[\x00-\x06\x0e-\x1a\x1c-\x1f]")
 
 
 @click.command()
-@click.argument("line", required=False)
+@click.argument("words", nargs=-1, metavar="LINE")
 @option("--list", "list_all", is_flag=True, help="List every message of the catalogue.")
 @output_options(*FORMATS)
-def explain(line: Optional[str], list_all: bool, output_format: Optional[str], output: Tuple[str, ...]) -> int:
+def explain(words: Tuple[str, ...], list_all: bool, output_format: Optional[str], output: Tuple[str, ...]) -> int:
     """Say what a line of a TensorRT, trtexec or cuDLA log means and what to do.
 
-    LINE is a log line or a part of it, a log file, or - for a log on standard input. It can also be an id from a report:
+    LINE is a log line or a part of it, in quotes, a log file, or - for a log on standard input. It can also be an id from a report:
     of a message (MSG201), a rule (CONV006), a remedy (average-pool) or a rewrite (channel-gate); or a word of a report, such as
     "WORTH IT". Exit code 1: edgedla does not know the line, and names the nearest known ids, or knows no line of the log; 3: the
     file is not text.
     """
-    targets = destinations(output_format, output, FORMATS)
+    targets, line = destinations(output_format, output, FORMATS), " ".join(words)
     if bool(line) == list_all:
         raise UsageError("nothing to explain", allowed="a line in quotes, a log file, -, or --list")
-    is_log = line is not None and (line == "-" or os.path.isfile(line) or _is_pipe(line))
-    render, known = _catalogue() if line is None else answer(line, None if is_log else [line])
+    is_log = line == "-" or os.path.isfile(line) or _is_pipe(line)
+    render, known = _catalogue() if list_all else answer(line, None if is_log else [line])
     deliver(targets, render)
     return 0 if known else 1
 

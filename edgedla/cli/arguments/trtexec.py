@@ -53,6 +53,7 @@ def understood(verb: str, args: Sequence[str], known_options: AbstractSet[str]) 
     given_names = {word.partition("=")[0] for word in words}
     translated: List[str] = []
     notes: List[str] = []
+    ignored: List[str] = []
     became: Set[str] = set()
     while words:
         word = words.pop(0)
@@ -67,9 +68,9 @@ def understood(verb: str, args: Sequence[str], known_options: AbstractSet[str]) 
         if answer.does == "refused":
             raise UsageError(f"edgedla does nothing like {name}", where=name, hint=answer.text)
         # The command joins or refuses an option that is given twice.
-        given = name not in became and _given(answer.to, [*translated, *words])
+        given = "" if name in became else _given(answer.to, [*translated, *words])
         if answer.does == "translated" and answer.to in known_options and given:
-            notes.append(f"{name} is ignored: {answer.to} is given, or this command builds nothing")
+            ignored.append(f"{name} ({given} is given)")
         elif answer.does == "translated" and answer.to in known_options:
             became_words = [
                 answer.to,
@@ -79,8 +80,8 @@ def understood(verb: str, args: Sequence[str], known_options: AbstractSet[str]) 
             became.add(name)
             notes.append(f"{name} became {' '.join(became_words)}: {answer.text}")
         else:
-            notes.append(f"{name} is ignored: {answer.text}")
-    return Pasted(tuple(translated), tuple(notes))
+            ignored.append(f"{name} ({answer.text})")
+    return Pasted(tuple(translated), (*notes, *([f"ignored: {', '.join(ignored)}"] if ignored else [])))
 
 
 def unquoted(args: Sequence[str]) -> List[str]:
@@ -144,9 +145,10 @@ def _is_before(release: Optional[Tuple[int, ...]], named: Mapping[str, Optional[
         return True
 
 
-def _given(option: str, words: Sequence[str]) -> bool:
+def _given(option: str, words: Sequence[str]) -> str:
+    """The first of these words that is the option, or one that takes its place."""
     same = {"-o": ("-o", "--output", "--plan")}.get(option, (option,))
-    return any(word.split("=")[0] in same for word in words)
+    return next((word.split("=")[0] for word in words if word.split("=")[0] in same), "")
 
 
 @lru_cache(maxsize=None)
