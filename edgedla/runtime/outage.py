@@ -36,7 +36,7 @@ class Outages:
                 return
             self._open, self._began_s = True, self._clock()
             self.count += 1
-        log.warning("%s: %s; no more frames; edgedla reopens the source until they come", self._where, what)
+        log.warning("%s: %s; edgedla reopens the source until frames come", self._where, what)
 
     def frame(self) -> None:
         """A frame came."""

@@ -77,7 +77,9 @@ function tile(s) {
     watch(t.querySelector("img"), s.key);
     drawing(t);
   }
-  t.className = "tile card " + s.level;
+  // A camera whose frames are dropped is live: its picture stays as it is.
+  const dropping = s.word === "dropping frames";
+  t.className = "tile card " + s.level + (dropping ? " seen" : "");
   t.setAttribute("aria-label", s.name + ": " + s.word);
   const chip = t.querySelector(".chip");
   chip.className = "chip " + s.level + (s.level === "ok" ? "" : " solid");
@@ -85,16 +87,16 @@ function tile(s) {
   chip.textContent = s.word;
   const put = (name, text) => { t.querySelector("[data-of=" + name + "]").textContent = text; };
   put("rate", s.rate.toFixed(1));
-  put("of", (s.of ? "of " + s.of + ", " : "") + s.analysed.toFixed(1) + " analysed");
+  put("of", (s.of ? "of " + s.of : "captured") + ", " + s.analysed.toFixed(1) + " analysed");
   put("age", s.age_ms === null ? "-" : s.age_ms.toFixed(0));
   put("dropped", s.dropped);
   put("captured", "of " + s.captured);
   const opened = s.reconnects ? "opened again " + s.reconnects + (s.reconnects === 1 ? " time" : " times") : "";
   const caption = t.querySelector("figcaption");
-  caption.hidden = s.level === "ok";
+  caption.hidden = s.level === "ok" || dropping;
   caption.replaceChildren(
     s.silent_s === null ? "Waiting for the first frame." : s.word === "ended" ? "The end."
-      : s.word === "dropping frames" ? "Most frames are dropped: the models are too slow." : "No frame for " + s.silent_s + " s",
+      : "No frame for " + s.silent_s + " s",
     make("small", "", [s.why, opened].filter(Boolean).join("; ")));
 }
 
