@@ -44,6 +44,7 @@ from edgedla.fixes.wanted import (
 from edgedla.graph.layer_graph import GPU_ALONE
 from edgedla.graph.open_sizes import TRTEXEC_BATCH, batch_taken
 from edgedla.importers.model_file.float32_types import lacks_half
+from edgedla.regions.float16_model import NO_INT8, built_precision
 from edgedla.regions.values import ROUGH_ERROR, FixGain
 from edgedla.targets import Platform, platform_for
 from edgedla.vocabulary import PRECISIONS, one_of
@@ -105,22 +106,23 @@ def fix(
     """
     platform = platform_for(target, jetpack=jetpack, trt=trt)
     precision = one_of("precision", precision or platform.precision, PRECISIONS)
-    purpose = one_of("purpose", purpose, tuple(PURPOSES), "for")
-    objective = one_of("objective", objective, OBJECTIVES)
+    purpose, objective = one_of("purpose", purpose, tuple(PURPOSES), "for"), one_of("objective", objective, OBJECTIVES)
     if not 0.0 <= approximate < 1.0:
         raise UsageError(f"an error of {approximate}", where="approximate", allowed="0 to below 1, relative L2")
     require_samples(data, prove)
     source = _path_of(model)
     changes_outputs = purpose != "hybrid" if change_outputs is None else change_outputs
+    require_size(model, platform.release.trt)
+    file = open_model(model)
+    asked, precision = precision, built_precision((node.op_type for node in file.graph), platform, precision)
     goal = Goal(precision, changes_outputs, approximate, platform.release.trt, platform.module.chip)
     rewrites = wanted_rewrites(only, skip, purpose, approximate, precision)
-    require_size(model, platform.release.trt)
     turn = _Turn(turned_types(only, skip, precision, platform.release.strongly_typed), platform, PURPOSES[purpose])
-    opened = _opened(open_model(model), source, opset, shapes or {}, batch, turn, prove, data)
+    opened = _opened(file, source, opset, shapes or {}, batch, turn, prove, data)
     work, judge = opened.work, Judge(platform, precision, purpose, power_mode)
-    before = judge.figures(outline(opened.before), with_gpu=True)
+    before, layers_before = judge.figures(outline(opened.before), with_gpu=True), placed_layers(judge)
     gpu_alone = judge.gpu_alone(opened.before.metadata_props.get(GPU_ALONE, ""))
-    layers_before, begun = placed_layers(judge), (*untrained_notes(judge), *opened.notes)
+    begun = (*([NO_INT8] * (precision != asked)), *untrained_notes(judge), *opened.notes)
     interface = (*opened.interface, *_embedded(work, embed_preprocess, goal, prove))
     folded = fold_constants(work)
     choice = Chooser(work, goal, rewrites, judge, objective, progress=progress).choose()
@@ -128,8 +130,7 @@ def fix(
         work, goal, rewrites, choice.dropped, prove, data, approximate, seeded_weights, opened.in_half, progress
     )
     fixed, changes = done.model, done.changes
-    after = judge.figures(outline(fixed), with_gpu=True)
-    layers_after = placed_layers(judge)
+    after, layers_after = judge.figures(outline(fixed), with_gpu=True), placed_layers(judge)
     network = network_proof(done, data, approximate, progress) if prove else NetworkProof(None, detail="not asked for")
     interface += tuple(a.new_interface for a in changes.applied if a.new_interface)
     outputs = write_metadata(fixed, changes, interface, source, gpu_alone)

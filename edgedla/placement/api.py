@@ -166,15 +166,18 @@ def prepare(models: Union[ModelSource, Sequence[ModelSource]], request: Placemen
         raise UsageError("there is no model to place")
     request.check_models(len(several))
     allowed = devices_of(platform, request.objective, request.devices)
-    costs = CostModel.load(
-        platform, request.precision, request.power_mode, clocks=request.clocks, clocks_locked=request.clocks_locked,
-        sparsity=request.sparsity,
-    )  # fmt: skip
     inputs = read_models(
         several, platform, request.precision, request.pins, allowed, request.use_unknown, request.shapes, request.batch,
         request.rates,
     )  # fmt: skip
     from edgedla.costs.trt_profile import with_measurements
+    from edgedla.regions.float16_model import built_precision
+
+    precision = built_precision((x.type for m in inputs for x in m.graph.layers), platform, request.precision)
+    costs = CostModel.load(
+        platform, precision, request.power_mode, clocks=request.clocks, clocks_locked=request.clocks_locked,
+        sparsity=request.sparsity,
+    )  # fmt: skip
 
     costs = with_measurements(costs, request.profile, [m.graph for m in inputs], request.layer_info)
     return Prepared(tuple(inputs), costs, platform, request)

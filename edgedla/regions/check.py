@@ -12,7 +12,7 @@ from edgedla.graph import LayerGraph
 from edgedla.graph.branches import branches_of
 from edgedla.graph.open_sizes import TRTEXEC_BATCH, GivenSizes, data_sizes_text, open_inputs
 from edgedla.importers.network.limits import above_volume_limit
-from edgedla.regions.float16_model import as_built, conversion_of, without_conversion
+from edgedla.regions.float16_model import NO_INT8, as_built, built_precision, conversion_of, without_conversion
 from edgedla.regions.prediction import predict
 from edgedla.regions.report import CheckReport, LayerReport, RegionReport, StrictResult, Totals
 from edgedla.regions.values import Cause, Placed, Prediction, Region
@@ -51,6 +51,9 @@ def read_and_check(
         return load_onnx(source, trt=trt, shapes=shapes, batch=batch, open_batch=TRTEXEC_BATCH, as_trained=True)
 
     graph = load(as_built(model, platform, mode, shapes=shapes, batch=batch))
+    asked, precision = precision, built_precision((x.type for x in graph.layers), platform, precision)
+    if precision != asked:
+        graph = replace(graph, notes=(NO_INT8, *graph.notes))
     report = replace(check_graph(graph, platform, precision, mode), sizes=GivenSizes(shapes, batch))
     if conversion_of(graph):
         as_it_is = check_graph(load(model), platform, precision, mode, ranked=False).totals

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, Dict, Iterable, Mapping, Optional, Sequence, Set, Tuple
 
 from edgedla.errors import ModelError
 from edgedla.graph import LayerGraph
+from edgedla.graph.layer_graph import QUANTIZING
 from edgedla.graph.open_sizes import TRTEXEC_BATCH
 from edgedla.importers import load_onnx
 from edgedla.importers.model_file.float16_types import Halved, in_float16, label_of, name_of
@@ -18,6 +19,8 @@ from edgedla.regions.prediction import predict
 from edgedla.rules.verdict import Finding, Verdict
 from edgedla.targets import Platform
 
+#: What a note says where INT8 was asked for, but the model's types decide.
+NO_INT8 = "INT8 needs Q/DQ nodes with this release, and the model has none: answered in FP16"
 #: What a model's note says of the conversion.
 AS_FP16 = "as FP16, converted by edgedla"
 #: Operators whose time is arithmetic: in FLOAT they would be slow on the GPU too.
@@ -105,6 +108,16 @@ def as_built(
     source = read(model)
     halved = half_model(source, platform, mode, shapes=shapes, batch=batch)
     return source if halved is None else half_source(source, halved)
+
+
+def built_precision(kinds: Iterable[str], platform: Platform, precision: str) -> str:
+    """The precision of a build: `precision`, but FP16 on a strongly typed release for a network without Q/DQ, which alone makes INT8.
+
+    Args:
+        kinds: types of the network's layers, or of its nodes.
+    """
+    typed = platform.release.strongly_typed and not any(kind.upper().startswith(QUANTIZING) for kind in kinds)
+    return "fp16" if typed else precision
 
 
 def half_source(source: OnnxFile, halved: Halved) -> OnnxFile:

@@ -66,10 +66,13 @@ class Evaluator:
 
     def check(self, task: Task) -> Row:
         from edgedla.regions import check_graph
+        from edgedla.regions.float16_model import built_precision
         from edgedla.targets import platform_for
 
         platform = platform_for(task.target, jetpack=task.jetpack, trt=task.trt)
-        report = check_graph(self.graph(task, platform), platform, task.precision, task.settings.mode)
+        graph = self.graph(task, platform)
+        precision = built_precision((x.type for x in graph.layers), platform, task.precision)
+        report = check_graph(graph, platform, precision, task.settings.mode)
         if self._keep is not None:
             self._keep(task, report)
         return new_row(task, *_status(report), **_figures(report))
@@ -152,12 +155,14 @@ def _figures(report: CheckReport) -> Dict[str, Any]:
 def _worth(graph: LayerGraph, task: Task, platform: Platform) -> Dict[str, Any]:
     """What `edgedla check` says of this model here."""
     from edgedla.placement.worth import costs_of, worth_of
+    from edgedla.regions.float16_model import built_precision
     from edgedla.regions.values import GivenCosts
     from edgedla.rules import load_rules
 
     settings = task.settings
-    verdicts = load_rules().check(graph, platform, task.precision)
-    costs = costs_of(graph, platform, task.precision, GivenCosts(settings.power_mode, settings.profile))
+    precision = built_precision((x.type for x in graph.layers), platform, task.precision)
+    verdicts = load_rules().check(graph, platform, precision)
+    costs = costs_of(graph, platform, precision, GivenCosts(settings.power_mode, settings.profile))
     worth = worth_of(graph, platform, verdicts, costs)
     most, gpu, own = worth.way("throughput"), worth.way("gpu"), worth.baseline()
     return {

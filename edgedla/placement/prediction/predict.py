@@ -35,6 +35,7 @@ from edgedla.placement.problem.validate import limits_broken
 from edgedla.placement.result.made_for import departures, resolved_platform
 from edgedla.placement.result.placement import Placement
 from edgedla.placement.worth.own_model import against_gpu
+from edgedla.regions.float16_model import built_precision
 from edgedla.targets import Platform, platform_for
 from edgedla.text.printable import significant
 from edgedla.vocabulary import DEVICES
@@ -95,12 +96,13 @@ def predict(
     platform = platform_for(named.target, jetpack=named.jetpack, trt=named.trt)
     if placement is not None and power_mode is None and platform.module.id == placement.platform.get("target"):
         power_mode = placement.power_mode or None
-    costs = CostModel.load(
-        platform, named.precision, power_mode, clocks=clocks, clocks_locked=clocks_locked, sparsity=sparsity
-    )
     cores = platform.module.dla_cores if platform.has_dla else 0
     allowed = DEVICES[: 1 + cores]
-    inputs = read_models(several, platform, costs.precision, (), allowed, use_unknown, shapes, batch, None)
+    inputs = read_models(several, platform, named.precision, (), allowed, use_unknown, shapes, batch, None)
+    precision = built_precision((x.type for m in inputs for x in m.graph.layers), platform, named.precision)
+    costs = CostModel.load(
+        platform, precision, power_mode, clocks=clocks, clocks_locked=clocks_locked, sparsity=sparsity
+    )
     costs = with_measurements(costs, profile, [m.graph for m in inputs], layer_info)
     predictor = Predictor(inputs, costs, platform, use_unknown=use_unknown, borders=borders)
     concurrent = len(inputs) > 1 if concurrent is None else concurrent

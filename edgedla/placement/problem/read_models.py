@@ -29,6 +29,7 @@ def read_models(
     rates: Optional[Sequence[float]],
 ) -> Tuple[Model, ...]:
     """Reads graphs with verdicts and pins. Of several models a pin may match only in one; models of one name get names of their own."""
+    from edgedla.regions.float16_model import NO_INT8, built_precision
     from edgedla.rules import load_rules
 
     if rates is not None and (len(rates) != len(sources) or any(not 0 < r < float("inf") for r in rates)):
@@ -39,9 +40,11 @@ def read_models(
     graphs = [read_graph(s, platform, shapes, batch, precision) for s in sources]
     names = distinct_names([g.name for g in graphs], [Path(s) if isinstance(s, (str, Path)) else None for s in sources])
     graphs = [g if g.name == name else replace(g, name=name) for g, name in zip(graphs, names)]
+    asked, precision = precision, built_precision((x.type for g in graphs for x in g.layers), platform, precision)
+    if precision != asked:
+        graphs = [replace(g, notes=(NO_INT8, *g.notes)) for g in graphs]
     for pin in parsed:
-        hits = [g for g in graphs if resolve_pins(g, (pin,), strict=False)]
-        if not hits:
+        if not any(resolve_pins(g, (pin,), strict=False) for g in graphs):
             resolve_pins(graphs[0], (pin,))
     models: List[Model] = []
     for m, graph in enumerate(graphs):
