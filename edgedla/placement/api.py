@@ -38,7 +38,7 @@ def place(
     target: Optional[str] = None,
     jetpack: Optional[str] = None,
     trt: Optional[str] = None,
-    precision: str = "fp16",
+    precision: Optional[str] = None,
     objective: str = "latency",
     devices: Union[None, str, Sequence[str]] = None,
     pins: Union[str, Sequence[str]] = (),
@@ -166,14 +166,15 @@ def prepare(models: Union[ModelSource, Sequence[ModelSource]], request: Placemen
         raise UsageError("there is no model to place")
     request.check_models(len(several))
     allowed = devices_of(platform, request.objective, request.devices)
+    asked = request.precision or platform.precision
     inputs = read_models(
-        several, platform, request.precision, request.pins, allowed, request.use_unknown, request.shapes, request.batch,
+        several, platform, asked, request.pins, allowed, request.use_unknown, request.shapes, request.batch,
         request.rates,
     )  # fmt: skip
     from edgedla.costs.trt_profile import with_measurements
     from edgedla.regions.float16_model import built_precision
 
-    precision = built_precision((x.type for m in inputs for x in m.graph.layers), platform, request.precision)
+    precision = built_precision((x.type for m in inputs for x in m.graph.layers), platform, asked)
     costs = CostModel.load(
         platform, precision, request.power_mode, clocks=request.clocks, clocks_locked=request.clocks_locked,
         sparsity=request.sparsity,

@@ -20,7 +20,7 @@ class PlacementRequest:
     A single string for `devices` or `pins` is split at its commas, as on the command line.
 
     Attributes:
-        target, jetpack, trt: the platform, as for `platform_for`.
+        target, jetpack, trt: the platform, as for `platform_for`. precision: by default as in `edgedla check`.
         objective: "latency" of one frame (several models: one after the other); "throughput" of a stream with many
             frames in flight; "energy" above idle of one frame; "gpu-time", the GPU's time for one frame, which the DLA
             takes over; "makespan" of one frame of every model side by side.
@@ -52,7 +52,7 @@ class PlacementRequest:
     target: Optional[str] = None
     jetpack: Optional[str] = None
     trt: Optional[str] = None
-    precision: str = "fp16"
+    precision: Optional[str] = None
     objective: str = "latency"
     devices: Union[None, str, Sequence[str]] = None
     pins: Union[str, Sequence[str]] = ()
@@ -81,7 +81,7 @@ class PlacementRequest:
             object.__setattr__(self, name, value)
 
         normal("objective", one_of("objective", self.objective, OBJECTIVES))
-        normal("precision", one_of("precision", self.precision, PRECISIONS))
+        normal("precision", None if self.precision is None else one_of("precision", self.precision, PRECISIONS))
         normal("devices", None if self.devices is None else _parts(self.devices))
         normal("pins", (self.pins,) if isinstance(self.pins, str) else tuple(self.pins))
         normal("latency_bound_us", _bounds(self.latency_bound_us))

@@ -68,8 +68,8 @@ def predict(
     Args:
         models: one model or several: path, bytes, ModelProto or LayerGraph.
         target, jetpack, trt, precision, power_mode: None means those of the placement in `devices`. Without a
-            placement, target is required; the others default to the module's newest release with a DLA, "fp16" ("int8" is
-            INT8 with FP16 allowed), and the module's default mode. A note says where they differ from the placement's.
+            placement, target is required; the others default to the module's newest release with a DLA, the precision that
+            `edgedla check` answers first, and the module's default mode. A note says where they differ from the placement's.
         devices: for all models or one per model: "GPU", "DLA0", "DLA1" (what the DLA does not run falls back to the
             GPU), "tensorrt" (its default on the first core), a placement file or Placement, pins as trtexec's
             --layerDeviceTypes ("conv1:DLA0,*:GPU"), or a mapping of layer names to devices.
@@ -94,12 +94,13 @@ def predict(
     placement = next((a for a in assignments if isinstance(a, Placement)), None)
     named = resolved_platform(placement, target, jetpack, trt, precision)
     platform = platform_for(named.target, jetpack=named.jetpack, trt=named.trt)
+    asked = named.precision if precision or placement is not None else platform.precision
     if placement is not None and power_mode is None and platform.module.id == placement.platform.get("target"):
         power_mode = placement.power_mode or None
     cores = platform.module.dla_cores if platform.has_dla else 0
     allowed = DEVICES[: 1 + cores]
-    inputs = read_models(several, platform, named.precision, (), allowed, use_unknown, shapes, batch, None)
-    precision = built_precision((x.type for m in inputs for x in m.graph.layers), platform, named.precision)
+    inputs = read_models(several, platform, asked, (), allowed, use_unknown, shapes, batch, None)
+    precision = built_precision((x.type for m in inputs for x in m.graph.layers), platform, asked)
     costs = CostModel.load(
         platform, precision, power_mode, clocks=clocks, clocks_locked=clocks_locked, sparsity=sparsity
     )
