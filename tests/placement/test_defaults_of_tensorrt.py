@@ -73,7 +73,7 @@ def test_checks_worth_equals_the_prediction_of_its_loadables() -> None:
     platform = platform_for(TARGET)
     graph = load_onnx(side_branch(), trt=platform.release.trt)
     worth = worth_of(graph, platform, load_rules().check(graph, platform, "fp16"), CostModel.load(platform, "fp16"))
-    (stream,) = edgedla.predict(side_branch(), devices="tensorrt", target=TARGET).streams
+    (stream,) = edgedla.predict(side_branch(), devices="tensorrt", target=TARGET, precision="fp16").streams
     assert worth.ways[0].cost.latency_us == pytest.approx(stream.latency.latency_us)
 
 

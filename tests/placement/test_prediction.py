@@ -100,7 +100,7 @@ def test_predict_notes_arguments_other_than_the_placements(asked, note: str) -> 
 def test_without_a_placement_a_module_must_be_named() -> None:
     with pytest.raises(UsageError, match="no module is named"):
         edgedla.predict(small_model(), devices="GPU")
-    assert edgedla.predict(small_model(), target="orin-nx-16gb").precision == "fp16"
+    assert edgedla.predict(small_model(), target="orin-nx-16gb").precision == "int8", "as `edgedla check` answers"
 
 
 def test_pipelined_throughput_equals_place() -> None:

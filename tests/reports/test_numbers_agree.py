@@ -25,7 +25,7 @@ from edgedla.reports.words import macs_text
 from edgedla.targets import platform_for
 from tests.models import node, ones, onnx_model
 
-PLATFORM: Mapping[str, Any] = {"target": "agx-orin-64gb", "trt": "10.3"}
+PLATFORM: Mapping[str, Any] = {"target": "agx-orin-64gb", "trt": "10.3", "precision": "fp16"}
 MODEL = onnx_model(
     [
         node("Conv", "x w", "a", kernel_shape=[3, 3], strides=[2, 2]),
