@@ -113,17 +113,18 @@ class Prepared:
         self, inputs: Tuple[Model, ...], costs: CostModel, platform: Platform, request: PlacementRequest
     ) -> None:
         self.inputs, self.costs, self.platform, self.request = inputs, costs, platform, request
-        self._problems: Dict[Tuple[Tuple[str, ...], bool], Problem] = {}
+        #: By devices, and whether one frame is in flight.
+        self.problems: Dict[Tuple[Tuple[str, ...], bool], Problem] = {}
 
     def problem(self, goal: Goal) -> Problem:
         """The placement problem on the devices that the objective may use. With one frame in flight the slowdown is in the pace."""
         allowed = devices_of(self.platform, goal.objective, self.request.devices)
         key = allowed, goal.one_in_flight
-        if key not in self._problems:
+        if key not in self.problems:
             limits = limits_on(self.platform, self.request.limits)
             problem = problem_of(self.inputs, self.costs, allowed, limits, self.request.use_unknown)
-            self._problems[key] = replace(problem, slowdown={}) if goal.one_in_flight else problem
-        return self._problems[key]
+            self.problems[key] = replace(problem, slowdown={}) if goal.one_in_flight else problem
+        return self.problems[key]
 
     def solved(self, goal: Goal, deadline: Deadline, gap: Optional[float] = None) -> Solution:
         """The best assignment that the search finds before the deadline. `gap`: at which it ends, in place of the request's.

@@ -105,6 +105,7 @@ class Worthiness:
         if not any(self.problem.cores[0] in item.allowed for item in self.problem.items):
             return tuple(replace(self.way("gpu"), name=objective) for objective in BEST_FOR)
         prepared = Prepared((self.model,), self.costs, self.platform, PlacementRequest(self.platform.module.id))
+        prepared.problems[self.problem.devices, False] = self.problem
         ways = []
         for objective in BEST_FOR:
             goal = Goal(objective)
