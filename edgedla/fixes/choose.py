@@ -75,6 +75,10 @@ def _number(value: float) -> Any:
     return None if value == float("inf") else round(value, 3)
 
 
+def _most_trials(layers: int) -> int:
+    return max(FEWEST_TRIALS, min(10, LAYERS_OF_TEN // layers), min(MOST_TRIALS, LAYERS_TRIED // layers))
+
+
 class Chooser:
     """Searches over the sites of one folded model; the model stays as it is.
 
@@ -113,8 +117,7 @@ class Chooser:
         if self._enough(after):
             return Choice(frozenset(), after, after, (), len(self._seen))
         before = self._before = self.judge.figures(outline(self.model))
-        n = max(before.layers, after.layers, 1)
-        self._most = max(FEWEST_TRIALS, min(10, LAYERS_OF_TEN // n), min(MOST_TRIALS, LAYERS_TRIED // n))
+        self._most = _most_trials(max(before.layers, after.layers, 1))
         dropped: FrozenSet[Key] = frozenset()
         bundles: List[Bundle] = []
         for group in (self._by_rewrite, self._by_loadable, self._by_block, self._one_by_one):
