@@ -195,7 +195,7 @@ def _deployment(
     trials = (*trials, *built.trials)
     artifact = load_artifact(built.artifact)
     accepted = score["answer"] == SHOWN and bound_kept(best, measured)
-    details = {**details_of(first, best), "worth": headlines(steps.source, best.model, best.precision, request)}
+    details = {**details_of(first, best), "worth": headlines(steps.source, best.model, best.precision, steps.request)}
     left_out = () if front is None else (f"{front_text(front)}; the commands end with a build of the whole model",)
     begun = (*filter(None, (untrained,)), *left_out, *types)
     notes = (*begun, *notes_of(best, artifact, parts, conversion, details["layers_after"], measured))

@@ -301,7 +301,11 @@ def test_files_that_an_export_did_not_write_are_kept(artifact, tmp_path):
 
 def test_a_placement_is_exported_layer_by_layer(tmp_path):
     placed = place(
-        str(MODEL), target="agx-orin-64gb", devices=["GPU", "DLA1"], pins=["*:DLA1", "/heads.1/heads.1.1*:GPU"]
+        str(MODEL),
+        target="agx-orin-64gb",
+        precision="fp16",
+        devices=["GPU", "DLA1"],
+        pins=["*:DLA1", "/heads.1/heads.1.1*:GPU"],
     )
     (tmp_path / "p.json").write_text(placed.to_json())
     written = export("deepstream", tmp_path / "p.json", tmp_path / "out")

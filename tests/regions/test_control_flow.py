@@ -297,7 +297,9 @@ def test_a_loadable_in_a_body_starts_in_each_pass() -> None:
     of: Dict[Any, float] = {}
     for trips in (10, 30):
         for devices in ("GPU", "first:DLA0,second:DLA0"):
-            prediction = edgedla.predict(scanned(trips), target="orin", devices=devices, use_unknown=True)
+            prediction = edgedla.predict(
+                scanned(trips), target="orin", precision="fp16", devices=devices, use_unknown=True
+            )
             of[trips, devices[0]] = prediction.latency.latency_us
     prices = CostModel.load(edgedla.platform_for("orin"), "fp16")
     tensor = edgedla.load_onnx(scanned(10), trt="10.3").tensors["scan"]
