@@ -38,6 +38,12 @@ QUESTIONS = {
     "cuda graph": "howto/cuda-graphs",
     "tegrastats": "howto/tegrastats",
     "isaac ros": "howto/other-runtimes",
+    "compare boards": "howto/which-board",
+    "live page": "tutorials/camera-pipeline",
+    "webcam": "tutorials/camera-pipeline",
+    "notebook": "examples/11_in_a_notebook",
+    "deploy": "guide/one-call|reference/commands/deploy",
+    "quantize pictures": "tutorials/make-it-fit|guide/build-engines",
     "spread": "glossary|explanation/cost-model",
 }
 #: Links within the search, which the theme draws in shadow trees.
