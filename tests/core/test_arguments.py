@@ -186,7 +186,7 @@ def test_numbers_of_numpy_in_lists_and_mappings_are_pythons_too() -> None:
 
 def test_paths_of_any_kind_are_paths(tmp_path: Path) -> None:
     made, file = onnx_model([node("Relu", "x", "y")]), tmp_path / "placement.json"
-    file.write_text(edgedla.place(made, target="orin").to_json(), encoding="utf-8")
+    file.write_text(edgedla.place(made, target="orin", precision="fp16").to_json(), encoding="utf-8")
     for path in (str(file), file, _PathLike(str(file)), _PathLike(bytes(file))):
         assert edgedla.predict(made, devices=path).streams[0].devices == "placement"  # type: ignore[arg-type]
         assert edgedla.read_placement(path).precision == "fp16"  # type: ignore[arg-type]

@@ -52,9 +52,8 @@ def built(tmp_path_factory):
     """(chain, placement file, the same model as one engine's artifact)."""
     folder = tmp_path_factory.mktemp("chain")
     # Pinned, so that it is a chain whatever the cost model says.
-    placed = place(
-        str(MODEL), target="agx-orin-64gb", objective="throughput", pins=["/stem*:DLA0", "/p4*:DLA1"]
-    )  # fmt: skip
+    pins = ["/stem*:DLA0", "/p4*:DLA1"]
+    placed = place(str(MODEL), target="agx-orin-64gb", precision="fp16", objective="throughput", pins=pins)
     (folder / "p.json").write_text(placed.to_json())
     edgedla_verb("build", str(MODEL), "--precision", "fp16", "-o", str(folder / "one"))
     edgedla_verb(

@@ -315,7 +315,8 @@ def test_nvpmodels_mode_names_map_to_power_modes(told, mode):
 def chain_of_placement(folder):
     """(chain of artifacts, as if TensorRT had built them, their engines' times): a millisecond an engine layer."""
     pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
-    placed = place(str(MODEL), target="agx-orin-64gb", objective="throughput", pins=["/stem*:DLA0", "/p4*:DLA1"])
+    pins = ["/stem*:DLA0", "/p4*:DLA1"]
+    placed = place(str(MODEL), target="agx-orin-64gb", precision="fp16", objective="throughput", pins=pins)
     (folder / "p.json").write_text(placed.to_json())
     arguments = ["build", str(MODEL), "--precision", "fp16", "--placement", str(folder / "p.json")]
     assert exit_code_of([*arguments, "-o", str(folder / "chain")]) == 0
