@@ -17,7 +17,7 @@ from edgedla.importers.model_file.embedded_preprocess import embedded_preprocess
 from edgedla.io.documents import header
 from edgedla.preprocess.settings import PreprocessSettings, settings_of, with_embedded
 from edgedla.quantization.samples import Feed, InputSpec, Samples
-from edgedla.text.printable import number
+from edgedla.text.printable import digits
 
 Run = Callable[[Feed], Mapping[str, np.ndarray]]
 
@@ -64,8 +64,8 @@ class Score:
 
     def to_dict(self) -> Dict[str, Any]:
         return {
-            "network": self.network, "basis": self.basis, "metric": self.metric, "value": _digits(self.value),
-            "low": _digits(self.low), "high": _digits(self.high), "samples": self.samples,
+            "network": self.network, "basis": self.basis, "metric": self.metric, "value": digits(self.value),
+            "low": digits(self.low), "high": digits(self.high), "samples": self.samples,
             **({"types": list(self.types)} if self.types else {}),
         }  # fmt: skip
 
@@ -92,16 +92,12 @@ class Evaluation:
             "samples": self.detail,
             "score": self.score.to_dict(),
             "against": self.against.to_dict() if self.against else None,
-            "difference": dict(zip(("value", "low", "high"), map(_digits, self.difference)))
+            "difference": dict(zip(("value", "low", "high"), map(digits, self.difference)))
             if self.difference
             else None,
             "judgement": self.judgement.to_dict() if self.judgement else None,
             "notices_little": list(self.blind),
         }
-
-
-def _digits(value: float) -> Optional[float]:
-    return float(number(value, ".6g")) if np.isfinite(value) else None
 
 
 def onnx_network(model: Any, name: str, shapes: Optional[Mapping[str, Sequence[int]]] = None) -> Network:

@@ -28,12 +28,8 @@ class Reference:
         self._kept: Dict[int, Tuple[Any, List[Outputs]]] = {}
         self._bytes = 0
 
-    def on(self, feeds: Sequence[Feed]) -> ExactOutputs:
-        """The outputs of every sample, in the order of `names`."""
-        return ExactOutputs(self, feeds)
-
-    def stream(self, feeds: Sequence[Feed]) -> Iterator[Outputs]:
-        """Outputs sample by sample; kept if all of them fit into MOST_BYTES.
+    def on(self, feeds: Sequence[Feed]) -> Iterator[Outputs]:
+        """The outputs of every sample, in the order of `names`; kept if all of them fit into MOST_BYTES.
 
         Raises:
             RunError: ONNX Runtime fails on a sample. ModelError: it refuses the model.
@@ -54,13 +50,3 @@ class Reference:
         if room >= 0:
             self._kept[id(feeds)] = (feeds, done)
             self._bytes = MOST_BYTES - room
-
-
-class ExactOutputs:
-    """The outputs of a reference on some samples. Each iteration gives the same numbers."""
-
-    def __init__(self, reference: Reference, feeds: Sequence[Feed]) -> None:
-        self._reference, self._feeds = reference, feeds
-
-    def __iter__(self) -> Iterator[Outputs]:
-        return self._reference.stream(self._feeds)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Dict, Mapping, Optional, Sequence, Tuple, Union
@@ -20,6 +19,7 @@ from edgedla.io.documents import document_in, header
 from edgedla.io.files import sha256_of, sha256_of_bytes, usable_folder
 from edgedla.io.publishing import publication
 from edgedla.quantization.coverage import Coverage
+from edgedla.text.printable import digits
 from edgedla.text.shown import Shown
 
 CACHE, PRECISIONS, REPORT, MODEL = "calib.cache", "layer-precisions.txt", "quantization.json", "model.onnx"
@@ -203,11 +203,6 @@ def publish_result(folder: Path, files: Mapping[str, Union[str, bytes]]) -> Tupl
         for name, content in files.items():
             out.write(folder / name, content, follow=False)
     return tuple(out.paths)
-
-
-def digits(value: Optional[float]) -> Optional[float]:
-    """The value to six digits; None for NaN and infinity, which JSON lacks."""
-    return None if value is None or not math.isfinite(value) else float(f"{value:.6g}")
 
 
 def scores_of(names: Sequence[Tuple[str, str]], metric: Any, values: Sequence[Sequence[Any]]) -> Tuple[Score, ...]:

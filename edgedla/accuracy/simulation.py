@@ -147,7 +147,7 @@ class Simulation:
         for i, (feed, values) in enumerate(zip(feeds, self.runs(feeds))):
             require_finite(dict(zip(self.outputs, values)), "INT8", "simulated", i, feed, self.first_fault)
 
-    def reference(self, feeds: Sequence[Feed]) -> Iterable[List[np.ndarray]]:
+    def reference(self, feeds: Sequence[Feed]) -> Iterator[List[np.ndarray]]:
         """FP32 values of the tensors in `outputs` for all samples."""
         return self._reference.on(feeds)
 
@@ -174,31 +174,22 @@ class Simulation:
         return noise
 
 
-def tensor_noise(model: Any, plan: BuildPlan, feeds: Sequence[Feed]) -> Dict[str, Tuple[float, float]]:
-    """(SQNR in dB, cosine) of every tensor that is rounded, with all rounding before it: the accumulated error.
+def tensor_noise(
+    model: Any, plan: BuildPlan, tensors: Sequence[str], feeds: Sequence[Feed]
+) -> Dict[str, Tuple[float, float]]:
+    """(SQNR in dB, cosine) of the tensors among these that nodes write, with all rounding before each: the accumulated error.
 
     Args:
         feeds: a few samples; all tensors of one sample are in memory at once.
     """
-    simulated = simulate(model, plan, adjustable=True)
     written = {o for node in model.graph.node for o in node.output}
-    names = [t for t in simulated.tensors if t in written]
+    names = [t for t in tensors if t in written]
     if not names:
         # ONNX Runtime would return all outputs for an empty list of names.
         return {}
     added = output_fields(model, tuple(names))
-    tensors, prefix, serialised = simulated.tensors, simulated.prefix, simulated.model.SerializeToString()
-    # ONNX Runtime makes copies of its own of the weights.
-    del simulated
-    rounded = open_session(serialised + added)
-    del serialised
-    exact = open_session(model.SerializeToString() + added)
-    noise = Noise(names)
-    ranges = plan.calibration.absmax
-    scalars: Feed = {}
-    for name in tensors:
-        scalars[scale_input(prefix, name)] = np.asarray(ranges[name] / INT8_MAX, np.float32)
-        scalars[switch_input(prefix, name)] = np.asarray(True)
+    rounded = open_session(simulate(model, plan).model.SerializeToString() + added)
+    exact, noise = open_session(model.SerializeToString() + added), Noise(names)
     for feed in feeds:
-        noise.add(exact.run(names, feed), rounded.run(names, {**feed, **scalars}))
+        noise.add(exact.run(names, feed), rounded.run(names, feed))
     return {name: noise.of(i) for i, name in enumerate(names)}

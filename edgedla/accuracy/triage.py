@@ -132,11 +132,7 @@ def with_output_shares(
 
 
 def _outputs_gain(
-    error: TensorError,
-    simulation: Simulation,
-    feeds: Sequence[Feed],
-    absmax: Mapping[str, float],
-    alike: Sequence[str],
+    error: TensorError, simulation: Simulation, feeds: Sequence[Feed], absmax: Mapping[str, float], alike: Sequence[str]
 ) -> bool:
     """True if the outputs are at least as close to FP32 with the range in use as with the tensor's best range.
 

@@ -79,11 +79,7 @@ def require(memory: SessionMemory, fed_bytes: int = 0) -> None:
         allowed = f"{(free_bytes or 0) // MIB} MiB, which is what is free"
     else:
         allowed = f"{max(0, free_bytes or 0) // MIB} MiB: {limit // MIB} MiB by --max-memory, less {held // MIB} MiB in use already"
-    raise EnvironmentMissing(
-        f"ONNX Runtime would take {memory}",
-        allowed=allowed,
-        hint=_HINT,
-    )
+    raise EnvironmentMissing(f"ONNX Runtime would take {memory}", allowed=allowed, hint=_HINT)
 
 
 def require_room(count: int, what: str) -> None:
@@ -97,9 +93,7 @@ def require_room(count: int, what: str) -> None:
     free_bytes = SMALL_FILE_LIMIT if limit is None else limit - guard.held_bytes()
     if count > free_bytes:
         raise EnvironmentMissing(
-            f"{what} would take {count // MIB} MiB of memory",
-            allowed=f"{max(0, free_bytes) // MIB} MiB",
-            hint=_HINT,
+            f"{what} would take {count // MIB} MiB of memory", allowed=f"{max(0, free_bytes) // MIB} MiB", hint=_HINT
         )
 
 

@@ -6,6 +6,7 @@ A file of a kilobyte can describe tensors of gigabytes.
 from __future__ import annotations
 
 from contextlib import suppress
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Set
 
@@ -83,8 +84,6 @@ def session_memory(model: Any, file_bytes: Optional[int] = None) -> SessionMemor
 
 def _inlined(model: Any) -> Any:
     """The model with its functions inlined, so that their tensors count; with too many calls their outputs have unknown size."""
-    import onnx
-
     if not model.functions:
         return model
     calls: Dict[str, int] = {}
@@ -100,8 +99,7 @@ def _inlined(model: Any) -> Any:
             from onnx import inliner
 
             return inliner.inline_local_functions(model)
-    without = onnx.ModelProto()
-    without.CopyFrom(model)
+    without = deepcopy(model)
     # Inference would write them all out, which may take minutes.
     del without.functions[:]
     return without

@@ -107,6 +107,11 @@ def rounded(value: float, digits: int) -> float:
     return round(value, digits) + 0.0
 
 
+def digits(value: Optional[float]) -> Optional[float]:
+    """The value to six digits, never -0.0; None for NaN and infinity, which JSON lacks."""
+    return None if value is None or not math.isfinite(value) else float(f"{value:.6g}") + 0.0
+
+
 def short(value: float, digits: int = 3) -> str:
     """A number as `:.3g` writes it, but 18930 and not 1.893e+04."""
     text = number(value, f".{digits}g")

@@ -12,6 +12,7 @@ from edgedla.accuracy.channels.units import Source, Units, units_of
 from edgedla.accuracy.simulation import Simulation, to_db
 from edgedla.quantization.calibration_cache import INT8_MAX
 from edgedla.quantization.samples import Feed
+from edgedla.text.printable import digits
 
 #: Channels of one tensor whose ranges differ by more than this factor are of different groups: larger ones hide their error.
 _SPAN = 4.0
@@ -42,11 +43,9 @@ class ChannelGroup:
     made_by: str = ""
 
     def to_dict(self) -> Dict[str, Any]:
-        finite = math.isfinite(self.sqnr_db)
         return {
-            "output": self.output, "tensor": self.tensor, "channels": list(self.channels), "absmax": float(f"{self.absmax:.6g}"),
-            "scale": None if self.scale is None else float(f"{self.scale:.6g}"),
-            "sqnr_db": float(f"{self.sqnr_db:.6g}") if finite else None, "one_code": self.one_code, "few_codes": self.few_codes,
+            "output": self.output, "tensor": self.tensor, "channels": list(self.channels), "absmax": digits(self.absmax),
+            "scale": digits(self.scale), "sqnr_db": digits(self.sqnr_db), "one_code": self.one_code, "few_codes": self.few_codes,
             "made_by": self.made_by,
         }  # fmt: skip
 

@@ -60,7 +60,7 @@ class Repairs:
         # Frees the session: two more follow.
         del simulation
         if accumulated:
-            errors = with_accumulated(errors, tensor_noise(state.model, plan, feeds[:_ACCUMULATE]))
+            errors = with_accumulated(errors, tensor_noise(state.model, plan, names, feeds[:_ACCUMULATE]))
         return errors
 
     def free(self, errors: Sequence[TensorError], calibration: Samples, measured: bool) -> None:

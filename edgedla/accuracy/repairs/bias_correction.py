@@ -10,6 +10,7 @@ costs no time (the empirical form of Nagel et al., Data-Free Quantization, 2019,
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
 import numpy as np
@@ -103,11 +104,9 @@ def _mean_errors(
 
 def _with_biases(model: Any, errors: Mapping[int, np.ndarray]) -> Any:
     """A copy whose biases are lowered by the errors; a layer without a bias gets one."""
-    import onnx
     from onnx import numpy_helper
 
-    changed = onnx.ModelProto()
-    changed.CopyFrom(model)
+    changed = deepcopy(model)
     constants, used_names = constants_of(changed), set(tensor_names(model.graph))
     for i, error in errors.items():
         node = changed.graph.node[i]

@@ -30,13 +30,12 @@ class SalientNoise:
 
     def __init__(self, simulation: Simulation, feeds: Sequence[Feed]) -> None:
         self.simulation, self.feeds = simulation, feeds
-        self.exact = simulation.reference(feeds)
         self.means: List[np.ndarray] = []
-        for outputs in self.exact:
+        for outputs in simulation.reference(feeds):
             shares = [np.asarray(y, np.float64) / len(feeds) for y in outputs]
             self.means = [mean + share for mean, share in zip(self.means, shares)] if self.means else shares
         self.signal = [0.0] * len(self.means)
-        for outputs in self.exact:
+        for outputs in simulation.reference(feeds):
             for k, y in enumerate(outputs):
                 self.signal[k] += float((self._weights(k, y) ** 2).sum())
 
@@ -52,7 +51,7 @@ class SalientNoise:
         if not varying:
             return [self.simulation.noise(self.feeds, absmax).share]
         found: List[float] = []
-        for exact, outputs in zip(self.exact, self.simulation.runs(self.feeds, absmax)):
+        for exact, outputs in zip(self.simulation.reference(self.feeds), self.simulation.runs(self.feeds, absmax)):
             errors = [0.0] * len(self.signal)
             for k, (y, simulated) in enumerate(zip(exact, outputs)):
                 weights = self._weights(k, y)

@@ -16,6 +16,7 @@ from edgedla.preprocess.settings import PreprocessSettings
 from edgedla.quantization.dot import dot
 from edgedla.quantization.samples import InputSpec, Samples
 from edgedla.quantization.session import model_input_specs
+from edgedla.text.printable import digits
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -50,9 +51,9 @@ class OutputError:
     def to_dict(self) -> Dict[str, Any]:
         return {
             "name": self.name,
-            "rel_l2": _rounded(self.rel_l2),
-            "max_abs": _rounded(self.max_abs),
-            "cosine": _rounded(self.cosine),
+            "rel_l2": digits(self.rel_l2),
+            "max_abs": digits(self.max_abs),
+            "cosine": digits(self.cosine),
             "same": self.same,
         }
 
@@ -84,7 +85,7 @@ def accuracy_of(
         "samples": checked.detail + same_samples,
         "synthetic_samples": checked.synthetic,
         "tolerance_rel_l2": tolerance,
-        "worst_rel_l2": _rounded(worst),
+        "worst_rel_l2": digits(worst),
         "within": bool(worst <= tolerance) if comparable else None,
         "outputs": [e.to_dict() for e in errors],
         "nodes": dict(nodes),
@@ -184,8 +185,3 @@ class ErrorSum:
         norm, norms = math.sqrt(self.want2), math.sqrt(self.want2) * math.sqrt(self.got2)
         rel = math.sqrt(self.difference2) / norm if norm > 0 else math.sqrt(self.difference2)
         return OutputError(self.name, rel, self.most, self.product / norms if norms > 0 else float(norm == 0))
-
-
-def _rounded(value: float) -> Optional[float]:
-    """Six digits; infinity, which JSON lacks, becomes None."""
-    return float(f"{value:.6g}") if np.isfinite(value) else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from edgedla.importers.network import evaluate
 from edgedla.importers.network.arithmetic import broadcast_dims
@@ -40,9 +40,8 @@ def transposed_out(size: int, kernel: int, stride: int, pre: int, post: int, dil
     return out
 
 
-def windowed(
+def convolution(
     net: Network,
-    layer_type: str,
     inputs: List[Optional[NetTensor]],
     out_channels: int,
     kernel: Sequence[int],
@@ -54,11 +53,12 @@ def windowed(
     groups: int,
     kernel_weights: Optional[Sequence[int]],
     has_bias: bool,
-    out_size: Callable[..., int],
+    transposed: bool = False,
 ) -> NetTensor:
-    """CONVOLUTION and DECONVOLUTION. `kernel_weights`: dims of build-time weights, None where they are input 1."""
+    """CONVOLUTION or, `transposed`, DECONVOLUTION. `kernel_weights`: dims of build-time weights, None where they are input 1."""
     x = inputs[0]
     assert x is not None
+    out_size, layer_type = (transposed_out, "DECONVOLUTION") if transposed else (window_out, "CONVOLUTION")
     spatial = tuple(map(out_size, x.dims[2:], kernel, stride, pre, post, dilation, [mode] * len(kernel)))
     params = {
         "nb_output_maps": out_channels,
@@ -75,24 +75,6 @@ def windowed(
     while inputs[-1] is None:
         inputs.pop()
     return net.emit(layer_type, inputs, params, (x.dims[0], out_channels, *spatial), x.dtype)
-
-
-def convolution(
-    net: Network, inputs: List[Optional[NetTensor]], out_channels: int, kernel: Sequence[int], stride: Sequence[int],
-    pre: Sequence[int], post: Sequence[int], dilation: Sequence[int], mode: str, groups: int,
-    kernel_weights: Optional[Sequence[int]], has_bias: bool,
-) -> NetTensor:  # fmt: skip
-    return windowed(net, "CONVOLUTION", inputs, out_channels, kernel, stride, pre, post, dilation, mode, groups,
-                    kernel_weights, has_bias, window_out)  # fmt: skip
-
-
-def deconvolution(
-    net: Network, inputs: List[Optional[NetTensor]], out_channels: int, kernel: Sequence[int], stride: Sequence[int],
-    pre: Sequence[int], post: Sequence[int], dilation: Sequence[int], mode: str, groups: int,
-    kernel_weights: Optional[Sequence[int]], has_bias: bool,
-) -> NetTensor:  # fmt: skip
-    return windowed(net, "DECONVOLUTION", inputs, out_channels, kernel, stride, pre, post, dilation, mode, groups,
-                    kernel_weights, has_bias, transposed_out)  # fmt: skip
 
 
 def pooling(

@@ -59,9 +59,9 @@ def conv_transpose(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]
             f"kernel_shape = {w.kernel}, kernel dimensions = {list(weights[2:])}."
         )
     needs_slice = _transposed_padding(node, w, x.dims)
-    out = dense.deconvolution(
+    out = dense.convolution(
         ctx.net, [x, kernel, bias], out_channels, w.kernel, w.stride, w.pre, w.post, w.dilation, w.mode, groups,
-        weights if kernel is None else None, bias_weights is not None and not needs_slice,
+        weights if kernel is None else None, bias_weights is not None and not needs_slice, transposed=True,
     )  # fmt: skip
     ctx.net.register(out, node.name)
     if needs_slice:

@@ -7,7 +7,7 @@ from typing import Any, Dict, Mapping, Optional, Tuple, Union
 
 from edgedla.costs.cost import Cost
 from edgedla.io.documents import header
-from edgedla.text.printable import json_text
+from edgedla.text.printable import json_text, rounded
 from edgedla.text.shown import Report
 
 #: Key -> why a layer is on its device.
@@ -261,9 +261,9 @@ def _document_of(placement: Placement) -> Dict[str, Any]:
         },
         "proof": {
             "solver": placement.proof.solver,
-            "value": _digits(placement.proof.value),
-            "bound": _digits(placement.proof.bound),
-            "gap": _digits(placement.proof.gap),
+            "value": rounded(placement.proof.value, 6),
+            "bound": rounded(placement.proof.bound, 6),
+            "gap": rounded(placement.proof.gap, 6),
             "optimal": placement.proof.optimal,
             "timed_out": placement.proof.timed_out,
             "one_core_per_model": placement.proof.one_core_per_model,
@@ -274,10 +274,6 @@ def _document_of(placement: Placement) -> Dict[str, Any]:
 
 def _us(value: float) -> float:
     return round(value, 3) + 0.0
-
-
-def _digits(value: float) -> float:
-    return round(value, 6) + 0.0
 
 
 def _model(model: PlacedModel) -> Dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from copy import deepcopy
 from typing import Any, Collection, Dict, List, Mapping, Set, Tuple
 
 import numpy as np
@@ -43,15 +44,12 @@ def with_qdq(
     Raises:
         ModelError: the model holds Q/DQ already, or its opset is below 13.
     """
-    import onnx
-
     if has_qdq(model):
         raise ModelError("the model holds Q/DQ already", hint="take it out first: strip_qdq, or `edgedla quantize`")
     opset = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 0)
     if opset < MIN_OPSET:
         raise ModelError(f"opset {opset} has no scales per channel", allowed=f"opset {MIN_OPSET} or later")
-    changed = onnx.ModelProto()
-    changed.CopyFrom(model)
+    changed = deepcopy(model)
     _Inserter(changed, absmax, frozenset(fp16_nodes), half, unsigned).run()
     return changed
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any, Dict, List, Mapping, Optional, Set, Tuple
 
@@ -65,10 +66,7 @@ def strip_qdq(model: Any) -> Stripped:
         ModelError: a node that a calibration cache cannot express: a zero point, UINT8, weights with one scale for all
             channels, two scales for one tensor, unequal scales at a Concat, a Q without DQ. Names the node.
     """
-    import onnx
-
-    changed = onnx.ModelProto()
-    changed.CopyFrom(model)
+    changed = deepcopy(model)
     fold_scales(changed)
     work = _Stripper(changed)
     work.run()
