@@ -1,7 +1,8 @@
-"""FLOAT16 models for ONNX Runtime's CPU, which computes them in FLOAT and leaves out the roundings between nodes."""
+"""FLOAT16 models for ONNX Runtime's CPU, which leaves out roundings between nodes, and truncates where it should round to INT8."""
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import Any, Dict
 
 from edgedla.importers.model_file.float16_tensors import FLOAT, HALF
@@ -21,8 +22,7 @@ def rounded_half(model: Any) -> Any:
     ends = {v.name for v in (*model.graph.input, *model.graph.output) if v.type.tensor_type.elem_type == HALF}
     if not half | ends or any(entry.HasField("g") for node in model.graph.node for entry in node.attribute):
         return model
-    changed = type(model)()
-    changed.CopyFrom(model)
+    changed = deepcopy(model)
     graph = changed.graph
     prefix = free_prefix("edgedla", graph)
     constants = {t.name for t in graph.initializer}
@@ -50,3 +50,21 @@ def rounded_half(model: Any) -> Any:
             to_float32(tensor)
     del graph.value_info[:]
     return changed
+
+
+def quantize_in_float(model: Any) -> bool:
+    """Puts Casts to FLOAT in front of every QuantizeLinear of FLOAT16, which ONNX Runtime 1.23 truncates; True if there is one."""
+    from onnx import helper
+
+    half, nodes = {t.name for t in model.graph.initializer if t.data_type == HALF}, []
+    for node in model.graph.node:
+        if node.op_type == "QuantizeLinear" and node.input[1] in half:
+            wide = [f"{free_prefix('edgedla', model.graph)}float{k}/{node.output[0]}" for k in (0, 1)]
+            nodes += [helper.make_node("Cast", [old], [new], to=FLOAT) for old, new in zip(node.input, wide)]
+            node.input[:2] = wide
+        nodes.append(node)
+    found = len(nodes) > len(model.graph.node)
+    if found:
+        del model.graph.node[:]
+        model.graph.node.extend(nodes)
+    return found

@@ -200,6 +200,7 @@ def _sound(model: bytes, say: Optional[Callable[[str], None]], fed_bytes: int, e
 
     from edgedla.importers.model_file.port_names import drop_repeated_node_names, name_unread_outputs
     from edgedla.quantization.memory_limit import require
+    from edgedla.quantization.rounded_half import quantize_in_float
 
     light = _light(model)
     if estimate:
@@ -207,12 +208,13 @@ def _sound(model: bytes, say: Optional[Callable[[str], None]], fed_bytes: int, e
         require(memory, fed_bytes)
         if say is not None and memory.total_bytes >= WORTH_SAYING_BYTES:
             say(f"ONNX Runtime takes {memory}")
-    odd = name_unread_outputs(light)
-    if not (drop_repeated_node_names(light) or odd):
+    mends = (name_unread_outputs, drop_repeated_node_names, quantize_in_float)
+    changes = [mend(light) for mend in mends]
+    if not any(changes):
         return model
     whole = onnx.ModelProto.FromString(model)
-    name_unread_outputs(whole)
-    drop_repeated_node_names(whole)
+    for mend in mends:
+        mend(whole)
     return bytes(whole.SerializeToString())
 
 

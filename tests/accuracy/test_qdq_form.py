@@ -64,10 +64,9 @@ def test_every_form_has_the_levels_of_the_first(form: str) -> None:
     assert pairs(made)["DequantizeLinear"] == 5
     if form == "int8-fp16":
         # FLOAT16 rounds a value beside a border of two levels to the other one: no better or worse than the first form.
-        # By ONNX's own reference: ONNX Runtime 1.23 truncates in QuantizeLinear of FLOAT16.
         by_onnx = np.asarray(ReferenceEvaluator(made).run(None, dict(feeds(1)[0]))[0])
-        of_first, of_made = (np.linalg.norm(y - run(net())) for y in (run(first), by_onnx))
-        assert of_made <= 1.1 * of_first
+        of_first, *of_made = (np.linalg.norm(y - run(net())) for y in (run(first), by_onnx, run(made)))
+        assert max(of_made) <= 1.1 * of_first
         assert made.ir_version >= 9
     else:
         np.testing.assert_array_equal(run(made), run(first))

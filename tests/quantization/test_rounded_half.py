@@ -9,7 +9,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from edgedla.quantization.rounded_half import rounded_half
+from edgedla.quantization.rounded_half import quantize_in_float, rounded_half
 from edgedla.quantization.session import open_session
 from tests.models import constant
 
@@ -54,3 +54,23 @@ def test_a_model_without_float16_stays_as_it_is() -> None:
         helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "net", values[:1], values[1:])
     )
     assert rounded_half(model) is model
+
+
+def test_levels_of_float16_are_rounded_not_truncated() -> None:
+    """ONNX Runtime 1.23 truncates: half a level of error at each tensor, 6 dB of noise."""
+    constants = [constant("s", np.float16(0.5)), constant("z", np.int8(0))]
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "s", "z"], ["y"]),
+    ]
+    values = [helper.make_tensor_value_info(n, TensorProto.FLOAT16, [6]) for n in ("x", "y")]
+    graph = helper.make_graph(nodes, "net", values[:1], values[1:], constants)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=9)
+    x = np.array([0.2, 0.3, -0.3, 0.7, 0.8, 99.0], np.float16)
+    found = open_session(model.SerializeToString()).run(["y"], {"x": x})[0]
+    np.testing.assert_array_equal(found, np.array([0.0, 0.5, -0.5, 0.5, 1.0, 63.5], np.float16))
+    assert found.dtype == np.float16
+    changed = onnx.ModelProto.FromString(model.SerializeToString())
+    assert quantize_in_float(changed)
+    onnx.checker.check_model(changed, full_check=True)
+    assert not quantize_in_float(changed)
