@@ -35,7 +35,7 @@ from tests.accuracy.test_channels import FAST, part_db
 
 def figures(seed: int, repaired: bool) -> Dict[str, float]:
     """One head: SQNR of the outputs and of the worst part in dB, and what quantize calls dead."""
-    repair._choices = CHOICES if repaired else lambda *_: []  # type: ignore[assignment]
+    repair._apart, repair._divided = REPAIRS if repaired else (lambda *_: [],) * 2  # type: ignore[assignment]
     case, held_out = head(seed), samples(8, seed + 1000)
     started = time.process_time()
     result = quantize(case.model, samples(16, seed), QuantizeRequest(**FAST), holdout=held_out)
@@ -48,7 +48,7 @@ def figures(seed: int, repaired: bool) -> Dict[str, float]:
     }
 
 
-CHOICES = repair._choices
+REPAIRS = repair._apart, repair._divided
 #: Network -> output -> its largest magnitude. SSD's: class logits, and offsets of boxes.
 NETS: Dict[str, Dict[str, float]] = {"det_ssd300_vgg16": {"438": 10.0, "286": 3.0}, "yolo_yolov8n": {}}
 
@@ -76,7 +76,7 @@ def net_row(path: Path, ranges: Dict[str, float]) -> Dict[str, Any]:
     return {
         "net": path.stem, "weights": "random", "outputs_db": round(result.sqnr_db, 1), "dead": len(result.dead),
         "worst_group_db": round(result.channels[0].sqnr_db, 1), "groups": len(result.channels),
-        "steps": [[s.name, s.detail, s.kept, round(s.extra_us, 1)] for s in result.steps if "apart" in s.name],
+        "steps": [[s.name, s.detail, s.kept, round(s.extra_us, 1)] for s in result.steps if s.name.startswith(repair.SPLIT)],
         "cpu_s": round(time.process_time() - started, 1),
     }  # fmt: skip
 

@@ -138,7 +138,9 @@ def _quantize(job: Job, data: Data, holdout: Data, given: Optional[Mapping[str, 
         no_worse_than_single(state, collection, methods, many, job.stated_input)
     repairs.to_goal(errors, times)
     job.announce("looking for channels that are rounded away")
-    repair_channels(state, channels, feeds, request.min_channel_sqnr_db, times)
+    repair_channels(job, state, channels, feeds, calibration, times)
+    if state.graph is not job.graph:
+        times = layer_times(state.graph, job.platform)
     figures = {name: tried.noise.sqnr_db for name, tried in methods.items()}
     return outcome(job, state, collection, calibration, errors, figures, times, method, channels)
 

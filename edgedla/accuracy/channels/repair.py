@@ -2,16 +2,34 @@
 
 from __future__ import annotations
 
-from typing import Callable, List, Sequence, Set, Tuple
+from dataclasses import replace
+from typing import Callable, Dict, FrozenSet, List, NamedTuple, Sequence, Set, Tuple
 
 from edgedla.accuracy.channels.measure import ChannelGroup, ChannelNoise
 from edgedla.accuracy.layer_times import LayerTimes
+from edgedla.accuracy.phases.job import Job
+from edgedla.accuracy.repairs.rescale import divided_behind
 from edgedla.accuracy.state import State, Step
-from edgedla.quantization.samples import Feed
+from edgedla.costs.model import CostModel
+from edgedla.importers import load_onnx
+from edgedla.quantization.collect import collect
+from edgedla.quantization.methods import thresholds
+from edgedla.quantization.samples import Feed, Samples
+from edgedla.regions import check_graph
 from edgedla.vocabulary import GPU
 
 #: Begins the name of the step.
 SPLIT = "split-shared-scale"
+
+
+class _Choice(NamedTuple):
+    """Layers to take out of INT8. `state`: with their network. `new`: tensors of it that have no range yet."""
+
+    cost_us: float
+    to_gpu: bool
+    layers: Tuple[str, ...]
+    state: State
+    new: FrozenSet[str] = frozenset()
 
 
 def dead(groups: Sequence[ChannelGroup], least_db: float) -> List[ChannelGroup]:
@@ -20,45 +38,90 @@ def dead(groups: Sequence[ChannelGroup], least_db: float) -> List[ChannelGroup]:
 
 
 def repair_channels(
-    state: State, noise: ChannelNoise, feeds: Sequence[Feed], least_db: float, times: LayerTimes
+    job: Job, state: State, noise: ChannelNoise, feeds: Sequence[Feed], calibration: Samples, times: LayerTimes
 ) -> None:
     """Takes layers out of INT8 if that gives back every group that is dead; changes nothing if no choice does.
 
     A concatenation in FP16 needs no shared scale. Tried: the joins in front of the output, also what makes the dead
     channels, and every join of the network with what makes and reads its tensors; each in FP16 on the DLA, and on the GPU,
     which ends the DLA's part in front of them. In a strongly typed release types decide the device: only FP16 is tried.
+    Also tried: convolutions that write their channels times powers of two; only a product behind them leaves INT8.
     """
-    simulation = state.simulation()
-    before = dead(noise.groups(simulation, feeds), least_db)
+    least_db, simulation = job.request.min_channel_sqnr_db, state.simulation()
+    groups = noise.groups(simulation, feeds)
+    before = dead(groups, least_db)
     if not before:
         return
-    extra, old, on_dla = times.extra_us(), (dict(state.precisions), dict(state.devices)), set(state.on_dla())
-    on_gpu = {x.name for x in state.graph.layers} - on_dla
-    choices: List[Tuple[float, bool, Tuple[str, ...]]] = []
-    for names in _choices(state, noise, before):
-        choices.append((sum(max(extra.get(name, 0.0), 0.0) for name in names), False, names))
-        if on_dla - set(names) and not state.report.platform.release.strongly_typed:
-            choices.append((max(times.to_gpu_us(names, on_gpu), 0.0), True, names))
     sqnr = simulation.noise(feeds).sqnr_db
     del simulation
-    for cost_us, to_gpu, names in sorted(choices, key=lambda choice: (choice[:2], len(choice[2]))):
-        state.precisions = {**old[0], **dict.fromkeys(names, "fp16")}
-        state.devices = {**old[1], **dict.fromkeys(names if to_gpu else (), GPU)}
-        trial = state.simulation()
-        left = dead(noise.groups(trial, feeds), least_db)
+    measured: Dict[str, float] = {}
+    choices = [*_apart(state, noise, before, times), *_divided(state, noise, before, groups)]
+    for choice in sorted(choices, key=lambda choice: (choice.cost_us, choice.to_gpu, len(choice.layers))):
+        names, changed = choice.layers, choice.state
+        if choice.new and not measured:
+            measured = thresholds(collect(changed.model, calibration, job.counter("collecting")), job.request.method)
+        ranges = {n: top for n, top in changed.absmax.items() if n not in choice.new}
+        ranges.update((n, measured[n]) for n in choice.new if n in measured)
+        precisions = {**state.precisions, **dict.fromkeys(names, "fp16")}
+        devices = {**state.devices, **dict.fromkeys(names if choice.to_gpu else (), GPU)}
+        trial = replace(changed, absmax=ranges, precisions=precisions, devices=devices)
+        simulation = trial.simulation()
+        left = dead(noise.groups(simulation, feeds), least_db)
         shown = ", ".join(names[:6]) + (", ..." if len(names) > 6 else "")
+        how = "by powers of two, divided " if choice.new else ""
         state.steps.append(
-            Step(f"{SPLIT} {'on the GPU' if to_gpu else 'in FP16'}",
+            Step(f"{SPLIT} {how}{'on the GPU' if choice.to_gpu else 'in FP16'}",
                  f"{shown}: {len(before) - len(left)} of {len(before)} groups of channels back",
-                 sqnr, trial.noise(feeds).sqnr_db, not left, cost_us)
+                 sqnr, simulation.noise(feeds).sqnr_db, not left, choice.cost_us)
         )  # fmt: skip
         if not left:
-            state.revived = tuple(before)
+            vars(state).update(vars(trial), revived=tuple(before))
             return
-    state.precisions, state.devices = old
 
 
-def _choices(state: State, noise: ChannelNoise, groups: Sequence[ChannelGroup]) -> List[Tuple[str, ...]]:
+def _apart(state: State, noise: ChannelNoise, groups: Sequence[ChannelGroup], times: LayerTimes) -> List[_Choice]:
+    """The network's own layers, in FP16 and on the GPU."""
+    extra, on_dla = times.extra_us(), set(state.on_dla())
+    on_gpu = {x.name for x in state.graph.layers} - on_dla
+    choices = []
+    for names in _sets(state, noise, groups):
+        choices.append(_Choice(sum(max(extra.get(name, 0.0), 0.0) for name in names), False, names, state))
+        if on_dla - set(names) and not state.report.platform.release.strongly_typed:
+            choices.append(_Choice(max(times.to_gpu_us(names, on_gpu), 0.0), True, names, state))
+    return choices
+
+
+def _divided(
+    state: State, noise: ChannelNoise, before: Sequence[ChannelGroup], groups: Sequence[ChannelGroup]
+) -> List[_Choice]:
+    """Products behind rescaled convolutions, at each output that has a dead group."""
+    changed, platform, products = state.model, state.report.platform, []
+    new: Set[str] = set()
+    for output in dict.fromkeys(g.output for g in before):
+        found = divided_behind(changed, output, noise.units[output], [g for g in groups if g.output == output])
+        if found is not None:
+            changed, product, tensors = found
+            new.update(tensors)
+            products.append(product)
+    if not products or not platform.has_dla:
+        return []
+    graph = replace(load_onnx(changed, trt=platform.release.trt), name=state.graph.name)
+    state = replace(state, model=changed, graph=graph, report=check_graph(graph, platform, "int8", "fallback"))
+    on_dla, costs = set(state.on_dla()), CostModel.load(platform, "fp16").layer_costs(graph)
+    layers = [x for x in graph.layers if x.onnx_node in products]
+    fed = {graph.layers[i].name for x in layers for i in map(graph.producer, x.inputs) if i is not None}
+    names, choices = tuple(x.name for x in layers), []
+    for to_gpu, device in ((False, "DLA"), (True, "GPU")):
+        if platform.release.strongly_typed if to_gpu else not on_dla.issuperset((*names, *fed)):
+            continue
+        # Behind a convolution of another precision or device it is not fused into it.
+        apart = [by[device] for (_, i), by in costs.separations.items() if i in (x.index for x in layers)]
+        cost_us = sum(cost.latency_us for cost in (*(costs[x.index, device] for x in layers), *apart))
+        choices.append(_Choice(cost_us, to_gpu, names, state, frozenset(new)))
+    return choices
+
+
+def _sets(state: State, noise: ChannelNoise, groups: Sequence[ChannelGroup]) -> List[Tuple[str, ...]]:
     """Sets of DLA layers to try in FP16."""
     path: Set[str] = set()
     for g in groups:

@@ -42,9 +42,11 @@ class Units:
 
     Attributes:
         ids: number of the channel of each element, flat; 0 is none (padding). path: tensors from the sources to the output.
+        dims: of the output.
     """
 
     ids: np.ndarray
+    dims: Tuple[int, ...]
     sources: Tuple[Source, ...]
     path: Tuple[str, ...]
 
@@ -115,7 +117,7 @@ class _Graph:
             ids = labels[output]
         else:
             ids = open_session(self._model(nodes, fed, output)).run([output], labels)[0]
-        return Units(np.rint(ids).astype(np.int64).reshape(-1), tuple(sources), tuple(path))
+        return Units(np.rint(ids).astype(np.int64).reshape(-1), np.shape(ids), tuple(sources), tuple(path))
 
     def _tail(self, output: str) -> Tuple[List[Any], List[str], List[str]]:
         """(nodes that move values to the output, the tensors they begin at, float tensors on the way)."""

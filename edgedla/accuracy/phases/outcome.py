@@ -56,8 +56,8 @@ def outcome(
     sqnr = noise.sqnr_db if noise.signal.any() else -math.inf
     scores, blind = _scores(request, state, simulation), _blind(job, state, simulation)
     on_dla = state.on_dla()
-    scales = dla_scales(job.graph, state.absmax, job.platform, state.needs_equal_scales())
-    covered = coverage(job.graph, scales, collection.largest)
+    scales = dla_scales(state.graph, state.absmax, job.platform, state.needs_equal_scales())
+    covered = coverage(state.graph, scales, collection.largest)
     job.announce("measuring channels")
     simulation.progress = job.counter("channels")
     groups, revived = _named(job, channels.groups(simulation, feeds)), _named(job, state.revived)
@@ -114,7 +114,7 @@ def _model(job: Job, state: State, absmax: Mapping[str, float]) -> Optional[byte
     # In front of plugins nothing changes the model: see before_plugins.
     model = state.model if job.front is None else read_model(job.whole)
     if job.platform.release.strongly_typed:
-        fp16 = {x.onnx_node for x in job.graph.layers if x.name in state.precisions}
+        fp16 = {x.onnx_node for x in state.graph.layers if x.name in state.precisions}
         return bytes(quantised_model(model, absmax, fp16, job.request.qdq_form, job.platform).SerializeToString())
     changed = state.model is not job.model or job.stripped is not None or job.turned is not None
     return bytes(model.SerializeToString()) if changed else None

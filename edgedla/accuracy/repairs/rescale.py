@@ -8,11 +8,15 @@ as long as they stay in range.
 
 from __future__ import annotations
 
+import math
+from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any, Dict, List, Mapping, Set, Tuple, Union
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple, Union
 
 import numpy as np
 
+from edgedla.accuracy.channels.measure import ChannelGroup
+from edgedla.accuracy.channels.units import Units
 from edgedla.errors import ModelError
 from edgedla.importers.model_file.port_names import free_name, tensor_names
 from edgedla.quantization.qdq.nodes import constants_of
@@ -31,6 +35,8 @@ WHOLE = BY_CHANNEL | frozenset(
 #: Operators whose inputs are all data; in other operators only the first input is.
 MANY_INPUTS = frozenset({"Add", "Sub", "Sum", "Max", "Min", "Concat"})
 Factor = Union[float, np.ndarray]
+#: Exponents of the factors of channels: FP16 holds these powers of two and their inverses without loss.
+_LEAST_POWER, _MOST_POWER = -15, 14
 
 
 @dataclass(frozen=True)
@@ -104,6 +110,14 @@ class Wiring:
         )
         return ScaleGroup(tuple(members), tuple(sources), tuple(sinks), by_channel)
 
+    def is_by_channel(self, tensor: str, channels: int) -> bool:
+        """Whether a node's constants can give each channel of what it writes a factor of its own."""
+        node = self.nodes[self.made[tensor]] if tensor in self.made else None
+        if node is None or node.op_type not in ("Conv", "BatchNormalization"):
+            return False
+        of = [self.constants[name].dims for name in node.input[1:] if name in self.constants]
+        return len(of) == len(node.input) - 1 and bool(of[0][0] == channels)
+
     def _data(self, node: Any) -> List[str]:
         names = list(node.input) if node.op_type in MANY_INPUTS else list(node.input[:1])
         constant = [n for n in names if n in self.constants]
@@ -122,11 +136,9 @@ class Wiring:
 
 def rescaled(model: Any, group: ScaleGroup, factor: Factor) -> Any:
     """A copy of the model in which the group's tensors are `factor` times as large: one number, or (channels,)."""
-    import onnx
     from onnx import numpy_helper
 
-    changed = onnx.ModelProto()
-    changed.CopyFrom(model)
+    changed = deepcopy(model)
     constants, used_names = constants_of(changed), set(tensor_names(changed.graph))
 
     def put(node: Any, place: int, values: np.ndarray) -> None:
@@ -157,6 +169,49 @@ def rescaled(model: Any, group: ScaleGroup, factor: Factor) -> Any:
         values = read(node, 1)
         put(node, 1, values / _read_by(node, factor, values.shape))
     return changed
+
+
+def divided_behind(
+    model: Any, output: str, units: Units, groups: Sequence[ChannelGroup]
+) -> Optional[Tuple[Any, str, Set[str]]]:
+    """Brings the channels of an output to one range: convolutions write them times powers of two, a product behind divides.
+
+    Returns:
+        (a copy of the model, the new node, tensors with new values or names); None if no convolution can do so for this output alone.
+    """
+    from onnx import helper, numpy_helper
+
+    wiring = Wiring(model)
+    writers = {s.tensor: wiring.made[s.tensor] for s in units.sources if wiring.is_by_channel(s.tensor, s.channels)}
+    inside = {*units.path, *writers} - {output}
+    for name in inside:
+        readers = (wiring.nodes[i] for i in wiring.readers.get(name, ()))
+        made = {o for node in readers if node.op_type != "Shape" for o in node.output}
+        if wiring.nested or name in wiring.outputs or not made <= {*inside, output}:
+            return None
+    top = max([g.absmax for g in groups if g.tensor not in writers] or [g.absmax for g in groups])
+    factor = np.ones(units.count)
+    for s in (s for s in units.sources if s.tensor in writers):
+        for g in (g for g in groups if g.tensor == s.tensor):
+            power = min(max(round(math.log2(top / g.absmax)), _LEAST_POWER), _MOST_POWER)
+            factor[s.first + np.asarray(g.channels)] = 2.0**power
+        group = ScaleGroup((s.tensor,), (writers[s.tensor],), (), True)
+        model = rescaled(model, group, factor[s.first : s.first + s.channels])
+    if (factor == 1).all():
+        return None
+    names = set(tensor_names(model.graph))
+    inner, divisor = free_name(f"{output}/rescaled", names), free_name(f"{output}/factors", names)
+    inverse = (1.0 / factor)[units.ids].reshape(units.dims).astype(np.float32)
+    for axis in range(inverse.ndim):
+        if (inverse == inverse.take([0], axis)).all():
+            inverse = inverse.take([0], axis)
+    model.graph.initializer.append(numpy_helper.from_array(inverse, divisor))
+    nodes, at = list(model.graph.node), wiring.made[output]
+    nodes[at].output[:] = [inner if name == output else name for name in nodes[at].output]
+    nodes.insert(at + 1, helper.make_node("Mul", [inner, divisor], [output], name=f"{inner}/product"))
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
+    return model, f"{inner}/product", {*inside, inner}
 
 
 def _made_by(node: Any) -> Tuple[Tuple[int, int], ...]:
