@@ -5,7 +5,8 @@
 
 plain: one process decodes, letterboxes and converts picture by picture. workers: a DataLoader with as many processes as cores.
 nvjpeg: workers read bytes, torchvision decodes and scales on the GPU (CUDA only). cache: each file is decoded once, in threads, into
-UINT8 on the device (examples/13); its row begins after that, and `fill_s` says what it cost.
+UINT8 on the device (examples/13); its row begins after that, and `fill_s` says what it cost. With `--width` the network grows until
+the GPU, not the files, sets the pace.
 """
 
 from __future__ import annotations

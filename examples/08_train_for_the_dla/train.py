@@ -241,6 +241,13 @@ def main() -> None:
         # --batch is of all processes: otherwise each of them steps the schedule once per process.
         dataloader_config=DataLoaderConfiguration(split_batches=True),
     )  # fmt: skip
+    if accelerator.num_processes > 1 and accelerator.device.type == "cpu":
+        if given.sync_bn:
+            raise SystemExit("--sync-bn: PyTorch's SyncBatchNorm needs GPUs")
+        if given.compress == "power_sgd":
+            raise SystemExit(
+                "--compress power_sgd: over gloo its sums meet in the wrong order; it needs GPUs (allowed here: no, fp16, bf16)"
+            )
     set_seed(0)
     data = np.load(given.data)
     held, classes = data["held_out"], data["held_out_classes"]
@@ -253,8 +260,6 @@ def main() -> None:
     accelerator.print(f"{str(adapted).splitlines()[0]}; {accelerator.num_processes} processes")
     DlaCheck(one, target=given.target, precision="int8", demand=True, max_loadables=1)(accelerator, adapted.module)
     plain = nn.SyncBatchNorm.convert_sync_batchnorm(adapted.module) if given.sync_bn else adapted.module
-    if given.sync_bn and accelerator.num_processes > 1 and accelerator.device.type == "cpu":
-        raise SystemExit("--sync-bn: PyTorch's SyncBatchNorm needs GPUs")
     plain = torch.compile(plain) if given.compile else plain
     more = {"detect_nan": given.detect_nan, "local_steps": given.local_steps}
     trainer = Progress(accelerator, given.out / "fp32")

@@ -19,12 +19,12 @@ import data
 import numpy as np
 import torch
 from network import BINS, STRIDES, Detector, loss_of
+from pruning import narrower, predicted_us, ratio_for
 from torch import nn
 
-import edgedla
 from edgedla.accuracy.metrics import Metric
 from edgedla.runtime.decode.map_metric import map_metric, map_options
-from edgedla.torch import AsBuilt, NonFinite, assert_dla, export_qat, prepare_qat, to_onnx
+from edgedla.torch import AsBuilt, NonFinite, assert_dla, export_qat, prepare_qat
 
 NAMES = [f"raw_s{stride}" for stride in STRIDES]
 
@@ -160,11 +160,13 @@ def main() -> None:
     module = Detector(len(classes), given.width)
     one = torch.zeros(1, 3, given.size, given.size)
     report = assert_dla(module, one, target=given.target, precision="int8", max_loadables=1)
-    predicted = edgedla.check(to_onnx(module, one), target=given.target, precision="int8", cost=True)
-    time_us = next((row["latency_us"] for row in predicted.cost or () if row["name"] == "tensorrt"), None)
+    time_us = predicted_us(module, one, given.target)
     print(
         f"{report.totals.layers_dla} layers on the DLA in {report.totals.regions} loadable; predicted {time_us} us per frame"
     )
+    if given.prune < 1:
+        tried = ratio_for(module, one, given.target, given.prune, ends(module))
+        print("predicted by share of channels taken away: " + ", ".join(f"{r:.1f}: {us:.0f} us" for r, us in tried))
     part, held = (Device(data.load(given.data, name, given.size), given.device) for name in ("train", "val"))
     accuracy = Accuracy(held, given.size)
     result: Dict[str, Any] = {
@@ -175,6 +177,10 @@ def main() -> None:
     }
     trained = train(module.to(given.device), part, accuracy, given.epochs, given.rate, given, "FP32")
     result["fp32"] = accuracy.told(accuracy.values(trained))
+    if given.prune < 1:
+        narrow = narrower(trained.cpu(), one, tried[-1][0], ends(trained))
+        trained = train(narrow.to(given.device), part, accuracy, given.epochs, given.rate, given, "pruned")
+        result["pruned"] = {"predicted_us": tried[-1][1], **accuracy.told(accuracy.values(trained))}
     calibration = [part.inputs(part.x[i : i + 1]).cpu() for i in range(min(len(part.x), 64))]
     prepared = prepare_qat(trained, one.to(given.device), given.target, calibration=calibration, integer_sums=True)
     before = accuracy.values(prepared)
@@ -191,9 +197,14 @@ def main() -> None:
     np.savez(given.out / "held_out.npz", x=held.inputs(held.x).cpu().numpy(), labels=accuracy.labels)
     (given.out / "names.txt").write_text("\n".join(classes) + "\n")
     (given.out / "result.json").write_text(json.dumps(result, indent=1) + "\n")
-    for name in ("fp32", "int8_after_training", "int8_trained"):
+    for name in ("fp32", *(["pruned"] if given.prune < 1 else []), "int8_after_training", "int8_trained"):
         low, high = result[name]["interval_95"]
         print(f"{name:20} mAP {result[name]['map']:.4f} ({low:.4f} to {high:.4f})")
+
+
+def ends(module: Any) -> List[nn.Module]:
+    """The layers that write the outputs."""
+    return [head[-1] for head in module.heads]
 
 
 def _same(a: Any, b: Any) -> bool:
@@ -213,6 +224,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--rate", type=float, default=4e-3)
     parser.add_argument("--qat-rate", type=float, default=4e-4)
     parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument(
+        "--prune", type=float, default=1, help="take channels away until the predicted time is this share, and train on"
+    )
     parser.add_argument(
         "--detect-nan", action="store_true", help="stop at the first loss that is not finite, with its place"
     )

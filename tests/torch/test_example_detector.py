@@ -6,11 +6,11 @@ import importlib
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Set
 
 import numpy as np
 import pytest
-from test_examples import run
+from test_examples import failed, run
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'edgedla[torch]'")
 
@@ -19,13 +19,14 @@ EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "13_train_a_detecto
 
 @pytest.fixture
 def parts(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The example's modules data, network and train; other examples have modules of these names."""
+    """The example's modules data, network, train and pruning; other examples have modules of these names."""
+    names = ("data", "network", "train", "pruning")
     monkeypatch.syspath_prepend(str(EXAMPLE))
-    for name in ("data", "network", "train"):
+    for name in names:
         monkeypatch.delitem(sys.modules, name, raising=False)
-    loaded = [importlib.import_module(name) for name in ("data", "network", "train")]
+    loaded = [importlib.import_module(name) for name in names]
     yield loaded
-    for name in ("data", "network", "train"):
+    for name in names:
         sys.modules.pop(name, None)
 
 
@@ -78,6 +79,42 @@ def test_the_loss_is_least_for_the_right_boxes(parts: Any) -> None:
     found = metric.of_sample(arrays, boxes[0].numpy(), None)
     assert found.hits[:8, 0].all()
     assert found.classes[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("ratio", "widths"), [(0.1, {16, 32, 64, 96, 128, 160}), (0.5, {16, 32, 64, 96}), (0.9, {16, 32})]
+)
+def test_pruning_keeps_multiples_the_outputs_and_the_heaviest_channels(
+    parts: Any, ratio: float, widths: Set[int]
+) -> None:
+    pytest.importorskip("torch_pruning", reason="torch-pruning is not installed")
+    _, network, train, pruning = parts
+    module, one = network.Detector(3, 0.5), torch.zeros(1, 3, 64, 64)
+    middle = module.down[2][0][0].weight
+    with torch.no_grad():
+        middle[::6] *= 100
+    made = pruning.narrower(module, one, ratio, train.ends(module))
+    ends = train.ends(made)
+    assert {p.out_channels for p in made.modules() if isinstance(p, torch.nn.Conv2d) and p not in ends} == widths
+    assert [o.shape for o in made(one)] == [o.shape for o in module.eval()(one)]
+    # A sixth of 192 channels is 32: these stay, whatever else goes.
+    heavy = made.down[2][0][0].weight.flatten(1).norm(dim=1) > 10 * middle[1].norm()
+    assert int(heavy.sum()) == 32
+
+
+@pytest.mark.slow
+def test_a_pruned_network_has_the_share_of_time_that_was_asked_for(tmp_path: Path) -> None:
+    pytest.importorskip("torch_pruning", reason="torch-pruning is not installed")
+    run(tmp_path, str(EXAMPLE / "data.py"), "shapes", "--train", "16", "--held-out", "2", "--size", "64")
+    train = [str(EXAMPLE / "train.py"), "shapes", "--out", "run", "--size", "64", "--batch", "8", "--epochs", "1"]
+    flags = ["--seed", "3", "--rate", "0.001", "--qat-rate", "0.0001", "--target", "agx-orin-64gb", "--device", "cpu"]
+    shown = run(tmp_path, *train, "--qat-epochs", "1", "--prune", "0.97", *flags)
+    assert "pruned 1/1: loss" in shown
+    result = json.loads((tmp_path / "run" / "result.json").read_text())
+    assert result["pruned"]["predicted_us"] <= 0.97 * result["predicted_us"]
+    refused = failed(tmp_path, *train, "--prune", "0.01", *flags)
+    assert "no network has 1% of the predicted time" in refused
+    assert "Traceback" not in refused
 
 
 @pytest.mark.slow
