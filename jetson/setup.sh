@@ -210,7 +210,7 @@ else
   fi
 fi
 if ! ((dry)) && "$venv/bin/python" -m pip list 2> /dev/null | grep -qi '^opencv-python'; then
-  say "warning: this environment holds an OpenCV wheel without GStreamer: pip uninstall opencv-python opencv-python-headless"
+  say "warning: this environment holds an OpenCV wheel, which hides JetPack's: pip uninstall opencv-python opencv-python-headless"
 fi
 
 if ((service)); then

@@ -37,12 +37,12 @@ ELEMENTS = (
 #: The conversion of a stream on a Jetson, with a test picture instead of the decoder.
 CONVERSION = (
     "videotestsrc num-buffers=30 ! video/x-raw,format=NV12,width=1920,height=1080 ! nvvidconv flip-method=2 ! "
-    "video/x-raw,format=BGRx,width=640,height=360 ! videoconvert ! video/x-raw,format=BGR ! fakesink"
+    "video/x-raw,format=NV12,width=640,height=360 ! fakesink"
 )
 #: The same picture through encoder and decoder, like a network camera's.
 CODEC = (
     "videotestsrc num-buffers=60 ! video/x-raw,format=NV12,width=1280,height=720 ! nvvidconv ! "
-    "video/x-raw(memory:NVMM),format=NV12 ! nvv4l2h264enc ! h264parse ! nvv4l2decoder ! nvvidconv ! video/x-raw,format=BGRx ! fakesink"
+    "video/x-raw(memory:NVMM),format=NV12 ! nvv4l2h264enc ! h264parse ! nvv4l2decoder ! nvvidconv ! video/x-raw,format=NV12 ! fakesink"
 )
 
 

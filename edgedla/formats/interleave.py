@@ -57,10 +57,10 @@ def split_four(pixels: np.ndarray, planes: np.ndarray) -> bool:
 
 
 def _worth(array: np.ndarray) -> Any:
-    return array.nbytes >= WORTH_BYTES and array.dtype.itemsize in _WORDS and _opencv()
+    return array.nbytes >= WORTH_BYTES and array.dtype.itemsize in _WORDS and opencv()
 
 
-def _opencv() -> Any:
+def opencv() -> Any:
     """OpenCV's module, or False."""
     global _cv2
     if _cv2 is None:

@@ -1,7 +1,7 @@
-"""Scaling and colour as OpenCV does them, by NumPy alone: for boards that have no OpenCV, and starts that want none.
+"""Scaling as OpenCV does it, by NumPy alone: for boards that have no OpenCV, and starts that want none.
 
-The arithmetic is OpenCV's of 8-bit images (imgproc/src/resize.cpp, INTER_LINEAR: 11 bits per coefficient; color_yuv.simd.hpp: BT.601
-in 20 bits), so that both give the same pixels, within one level where OpenCV uses a processor's own code.
+The arithmetic is OpenCV's of 8-bit images (imgproc/src/resize.cpp, INTER_LINEAR: 11 bits per coefficient), so that
+both give the same pixels, within one level where OpenCV uses a processor's own code.
 """
 
 from __future__ import annotations
@@ -57,13 +57,3 @@ def _steps(source: int, target: int) -> Tuple[np.ndarray, Tuple[np.ndarray, np.n
     both = np.clip(np.stack([first, first + 1]), 0, source - 1)
     weights = [np.rint(s * np.float32(_ONE)).astype(np.int32) for s in (1 - share, share)]
     return both, (weights[0], weights[1])
-
-
-def nv12_to_bgr(frame: np.ndarray) -> np.ndarray:
-    """(h * 3 / 2, w) to (h, w, 3), uint8, BT.601 of video range."""
-    h = frame.shape[0] * 2 // 3
-    luma = np.maximum(frame[:h].astype(np.int32) - 16, 0) * 1220542
-    u, v = (frame[h:, k::2].astype(np.int32).repeat(2, 0).repeat(2, 1) - 128 for k in (0, 1))
-    half = 1 << 19
-    sums = (2116026 * u + half, -409993 * u - 852492 * v + half, 1673527 * v + half)
-    return np.stack([np.clip((luma + part) >> 20, 0, 255) for part in sums], -1).astype(np.uint8)

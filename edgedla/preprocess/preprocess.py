@@ -9,12 +9,14 @@ import numpy as np
 
 from edgedla.errors import UsageError
 from edgedla.formats import Layout, TensorFormat, layout
+from edgedla.formats.interleave import opencv
 from edgedla.formats.pack import pack, planes_of, quantize
 from edgedla.preprocess.geometry import Geometry
-from edgedla.preprocess.plain import ROWS, Resize, nv12_to_bgr
+from edgedla.preprocess.plain import ROWS, Resize
+from edgedla.preprocess.yuv import NV12, nv12_to_bgr, part_to_bgr
 
 #: Pixel orders of a frame. NV12 is one uint8 array (h * 3 / 2, w): the Y plane, then interleaved UV at half resolution.
-PIXELS = ("bgr", "rgb", "nv12")
+PIXELS = ("bgr", "rgb", *NV12)
 #: Element types a network input can have here, by TensorRT's DataType name.
 INPUT_TYPES = ("FLOAT", "HALF", "INT8", "UINT8")
 
@@ -63,7 +65,7 @@ class Preprocess:
             raise UsageError(f"the network input has {self.input_chw[0]} channels", allowed="3", hint=hint)
         if self.dtype == "INT8" and not self.scale:
             raise UsageError("an INT8 input needs its scale", hint="the artifact's binding states it")
-        if self.pixels == "nv12" and (self.frame_hw[0] % 2 or self.frame_hw[1] % 2):
+        if self.pixels in NV12 and (self.frame_hw[0] % 2 or self.frame_hw[1] % 2):
             raise UsageError(
                 f"an NV12 frame of {self.frame_hw[1]}x{self.frame_hw[0]} pixels", allowed="even width and height"
             )
@@ -82,7 +84,7 @@ class Preprocess:
     def frame_shape(self) -> Tuple[int, ...]:
         """Shape of the uint8 array a frame comes in."""
         h, w = self.frame_hw
-        return (h * 3 // 2, w) if self.pixels == "nv12" else (h, w, 3)
+        return (h * 3 // 2, w) if self.pixels in NV12 else (h, w, 3)
 
     def check_frame(self, frame: np.ndarray) -> None:
         """Raises UsageError where the frame has another shape or type."""
@@ -124,13 +126,13 @@ class CpuPreprocessor:
         self.layout = spec.layout
         h, w = spec.input_chw[1:]
         self._canvas = np.full((h, w, 3), spec.pad, np.uint8)
-        source = "bgr" if spec.pixels == "nv12" else spec.pixels
+        source = "bgr" if spec.pixels in NV12 else spec.pixels
         table = spec.table()
         # The table is put into the frame's channel order: swapping 256 entries is cheaper than swapping every pixel.
         self._swap = source != spec.colour
         self._table: Any = np.ascontiguousarray((table[::-1] if self._swap else table).T.reshape(1, 256, 3))
         self._bits = {1: np.uint8, 2: np.uint16, 4: np.float32}[table.dtype.itemsize]
-        self._cv2 = _opencv()
+        self._cv2 = opencv() or None
         # The bars of a letterbox above and below the picture: one packed row, copied where the look-up would make it anew each time.
         bar = layout(spec.format, spec.dtype, (1, 3, 1, w), chip=spec.chip)
         grey = self._looked_up(self._canvas[:1]) if self._cv2 else None
@@ -147,19 +149,21 @@ class CpuPreprocessor:
         """
         spec, g = self.spec, self.geometry
         spec.check_frame(frame)
-        if spec.pixels == "nv12":
-            cv2 = self._cv2
-            frame = cv2.cvtColor(frame, cv2.COLOR_YUV2BGR_NV12) if cv2 else nv12_to_bgr(frame)
         x, y, w, h = g.src_xywh
         ox, oy = g.offset_xy
-        part = frame[y : y + h, x : x + w]
+        cv2 = self._cv2
+        if cv2 and spec.pixels in NV12 and spec.pixels != "nv12":
+            part = part_to_bgr(cv2, frame, spec.pixels, g.src_xywh, g.size_hw)
+        else:
+            if spec.pixels in NV12:
+                frame = cv2.cvtColor(frame, cv2.COLOR_YUV2BGR_NV12) if cv2 else nv12_to_bgr(frame, spec.pixels)
+            part = frame[y : y + h, x : x + w]
         target = self._canvas[oy : oy + g.size_hw[0], ox : ox + g.size_hw[1]]
         if part.shape == target.shape:
             np.copyto(target, part)
         elif self._resize is not None:
             self._resize(part, target)
         else:
-            cv2 = self._cv2
             cv2.resize(part, (g.size_hw[1], g.size_hw[0]), dst=target, interpolation=cv2.INTER_LINEAR)
         return self._look_up(out) if self._cv2 is None else self._look_up_opencv(out)
 
@@ -188,12 +192,3 @@ class CpuPreprocessor:
 
     def close(self) -> None:
         """Nothing to give back."""
-
-
-def _opencv() -> Any:
-    """OpenCV; None where it cannot be imported."""
-    try:
-        import cv2
-    except ImportError:
-        return None
-    return cv2

@@ -7,6 +7,8 @@ from typing import Any, Dict, Optional, Protocol, Tuple
 
 import numpy as np
 
+from edgedla.preprocess.yuv import frame_hw_of
+
 
 class Result(Protocol):
     """A decoded object: Detection, ClassScore and so on. Objects with a place in the frame also have `moved(dx, dy)`."""
@@ -20,7 +22,9 @@ class Frame:
 
     Attributes:
         index: the frame's number in its source, from 0; dropped frames leave gaps.
-        image: uint8 array, (h, w, 3) in BGR or RGB, (h * 3 / 2, w) in NV12; never written to after capture.
+        image: uint8 array, (h, w, 3) in BGR or RGB, (h * 3 / 2, w) in NV12, as most cameras give it; never written to after capture.
+            `edgedla.runtime.outputs.draw.bgr_of(frame)` is it in BGR.
+        pixels: bgr, rgb, or one of the kinds of NV12.
         captured_s: time.monotonic() when the frame was received from the source.
         truth: known objects, if the source generates its frames; None otherwise.
         time_s: wall clock at `captured_s`, in seconds since 1970; it may jump, so no duration is measured with it.
@@ -34,6 +38,12 @@ class Frame:
     truth: Any = None
     time_s: float = 0.0
     clock_s: Optional[float] = None
+    pixels: str = "bgr"
+
+    @property
+    def hw(self) -> Tuple[int, int]:
+        """Height and width of the picture."""
+        return frame_hw_of(self.image, self.pixels)
 
     @property
     def seen_s(self) -> float:

@@ -1,4 +1,4 @@
-"""Without OpenCV, frames are scaled and converted exactly as OpenCV does."""
+"""Without OpenCV, frames are scaled exactly as OpenCV does."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgedla.formats import TensorFormat
-from edgedla.preprocess.plain import Resize, nv12_to_bgr
+from edgedla.preprocess.plain import Resize
 from edgedla.preprocess.preprocess import CpuPreprocessor, Preprocess
 from tests.amounts import examples
 
@@ -37,18 +37,6 @@ def test_resize_interpolates_at_pixel_centres() -> None:
     scaled = np.zeros((1, 4, 3), np.uint8)
     Resize((1, 2), (1, 4))(np.asarray([[[0] * 3, [90] * 3]], np.uint8), scaled)
     assert scaled[0, :, 0].tolist() == [0, 23, 68, 90]
-
-
-def test_nv12_is_converted_as_opencv_does() -> None:
-    cv2 = pytest.importorskip("cv2")
-    image = frame((36, 32))
-    np.testing.assert_array_equal(nv12_to_bgr(image), cv2.cvtColor(image, cv2.COLOR_YUV2BGR_NV12))
-
-
-def test_nv12_of_video_range_maps_to_full_range() -> None:
-    grey = np.full((3, 2), 128, np.uint8)
-    grey[:2] = [[16, 235], [0, 255]]
-    assert nv12_to_bgr(grey).tolist() == [[[0] * 3, [255] * 3], [[0] * 3, [255] * 3]]
 
 
 @pytest.mark.parametrize("fit", ["letterbox", "stretch", "crop"])

@@ -131,7 +131,10 @@ def test_kernel_parameters_follow_the_layout():
     )
     p = kernel_params(spec)
     assert p["row_elements"] * p["dst_h"] == spec.layout.size_bytes
-    assert kernel_macros(spec) == ("-DSOURCE=1", "-DINT8=1", "-DFLOAT32=0", "-DLAYOUT=1")
+    *colours, source, int8, float32, layout = kernel_macros(spec)
+    assert (source, int8, float32, layout) == ("-DSOURCE=1", "-DINT8=1", "-DFLOAT32=0", "-DLAYOUT=1")
+    assert colours[0] == "-DYUV_BLACK=(16)"
+    assert colours[3] == "-DYUV_U_GREEN=(-409993)"
     with pytest.raises(UsageError, match="CHW32 with HALF"):
         kernel_macros(Preprocess((10, 10), (3, 8, 8), format=TensorFormat.CHW32))
 

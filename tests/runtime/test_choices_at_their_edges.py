@@ -87,7 +87,6 @@ def test_an_opencv_built_with_numpy_1_has_its_own_remedy(
         "_module",
         lambda *_: doctor.Check("OpenCV", state, found, "apt install python3-opencv" if state != "ok" else ""),
     )
-    monkeypatch.setattr("edgedla.runtime.sources.opencv.has_gstreamer", lambda: True)
     checks = doctor._opencv(None, Path("/"))
     assert checks[0].remedy.startswith(remedy)
     assert len(checks) == (2 if state == "ok" else 1)

@@ -64,10 +64,10 @@ def levels(uri, count):
     source = GstLaunchSource(parse_source(uri))
     began = time.monotonic()
     try:
-        source.open()
+        rows, _ = source.open()
         opened_s = time.monotonic() - began
         assert (source.live, source.recorded) == (True, False), "it does not say when it ends"
-        return opened_s, [round(float(source.read().mean()) / LEVEL) for _ in range(count)]
+        return opened_s, [round(float(source.read()[:rows].mean()) / LEVEL) for _ in range(count)]
     finally:
         source.close()
 

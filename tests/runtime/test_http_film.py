@@ -14,7 +14,7 @@ import pytest
 
 from edgedla.runtime.pipeline.open_pipeline import make_capture
 from edgedla.runtime.pipeline.settings import PipelineConfig, SourceConfig
-from edgedla.runtime.sources import open_source, opencv, parse_source
+from edgedla.runtime.sources import open_source, parse_source
 from edgedla.runtime.sources.reader import CaptureOptions
 from tests.runtime.field.field_pipelines import engine, lane, numbers, pipeline
 from tests.runtime.http_served import served
@@ -59,7 +59,6 @@ def address(tmp_path_factory):
 def _reader(request, monkeypatch):
     if request.param == "OpenCV":
         monkeypatch.setattr(shutil, "which", lambda name: None)
-        monkeypatch.setattr(opencv, "has_gstreamer", lambda: False)
 
 
 def read(uri, latency_ms, every_frame=None, **options):

@@ -52,13 +52,13 @@ def test_decoded_streams_begin_with_a_key_frame(tmp_path, codec, chosen):
     pipeline = f"filesrc location={path} ! {chosen.format(codec=codec)} ! identity sleep-time=10000 ! videoconvert"
     source = GstLaunchSource(parse_source(f"gst://{pipeline}"))
     darkest = []
-    source.open()
+    rows, _ = source.open()
     try:
         while True:
             frame = source.read()
             if frame is None:
                 break
-            darkest.append(int(frame.min()))
+            darkest.append(int(frame[:rows].min()))
     finally:
         source.close()
     assert 0 < len(darkest) <= FRAMES - GOP

@@ -100,7 +100,7 @@ def test_the_cpu_follows_a_source_that_changes_its_size(pixels, caplog):
     prepare = Preparer("x", CpuPreprocessor(Preprocess((30, 50), (3, 16, 16), pixels=pixels)))
     for hw in ((30, 50), (60, 20), (60, 20)):
         spec = Preprocess(hw, (3, 16, 16), pixels=pixels)
-        inputs, geometry = prepare(frame_of(spec))
+        inputs, geometry = prepare(frame_of(spec), None, pixels)
         assert geometry.src_hw == hw
         assert np.array_equal(inputs["x"], CpuPreprocessor(spec)(frame_of(spec)))
     assert caplog.text.count("frames are now") == 1
@@ -109,7 +109,15 @@ def test_the_cpu_follows_a_source_that_changes_its_size(pixels, caplog):
 def test_nv12_of_odd_size_is_refused_with_what_is_allowed():
     prepare = Preparer("x", CpuPreprocessor(Preprocess((30, 50), (3, 16, 16), pixels="nv12")))
     with pytest.raises(UsageError, match="even width and height"):
-        prepare(np.zeros((45, 51), np.uint8))
+        prepare(np.zeros((45, 51), np.uint8), None, "nv12")
+
+
+def test_a_source_that_comes_back_in_another_pixel_order_goes_on():
+    prepare = Preparer("x", CpuPreprocessor(Preprocess((30, 50), (3, 16, 16))))
+    for pixels in ("bgr", "nv12", "nv12-709", "rgb"):
+        spec = Preprocess((30, 50), (3, 16, 16), pixels=pixels)
+        inputs, _ = prepare(frame_of(spec), None, pixels)
+        assert np.array_equal(inputs["x"], CpuPreprocessor(spec)(frame_of(spec)))
 
 
 @pytest.mark.parametrize(

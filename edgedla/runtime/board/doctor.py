@@ -218,18 +218,10 @@ def _opencv(board: Optional[Board], base: Path) -> List[Check]:
         return [dataclasses.replace(opencv, remedy="pip install 'numpy<2': this OpenCV is built with NumPy 1")]
     if opencv.state != "ok":
         return [opencv]
-    from edgedla.runtime.sources.opencv import has_gstreamer
-
-    if has_gstreamer():
-        return [opencv, Check("OpenCV with GStreamer", "ok", "yes")]
-    launch = shutil.which("gst-launch-1.0")
-    remedy = "pip uninstall opencv-python opencv-python-headless, then use JetPack's (venv with --system-site-packages)"
-    if launch:
-        text = "no: cameras and streams are read through gst-launch-1.0, with one more copy per frame"
-        return [opencv, Check("OpenCV with GStreamer", "warn" if board else "info", text, remedy if board else "")]
-    text = "no, and no gst-launch-1.0: csi:// will not work"
-    remedy = remedy if board else "apt install gstreamer1.0-tools gstreamer1.0-plugins-base gstreamer1.0-plugins-good"
-    return [opencv, Check("OpenCV with GStreamer", "fail" if board else "info", text, remedy)]
+    if shutil.which("gst-launch-1.0"):
+        return [opencv, Check("GStreamer", "ok", "gst-launch-1.0")]
+    remedy = "apt install gstreamer1.0-tools gstreamer1.0-plugins-base gstreamer1.0-plugins-good"
+    return [opencv, Check("GStreamer", "fail" if board else "info", "no gst-launch-1.0: csi:// will not work", remedy)]
 
 
 def _camera(board: Optional[Board], base: Path) -> List[Check]:

@@ -7,13 +7,14 @@ from typing import Any, Iterable, Optional, Sequence, Tuple
 
 import numpy as np
 
+from edgedla.preprocess.yuv import NV12, part_to_bgr
 from edgedla.runtime.decode.dense import ClassScore
 from edgedla.runtime.decode.depth import DepthMap
 from edgedla.runtime.decode.detections import Detection
 from edgedla.runtime.decode.instances import Instance
 from edgedla.runtime.decode.make_decoder import ClassShares
 from edgedla.runtime.decode.pose import COCO_LIMBS, Pose
-from edgedla.runtime.frames import FrameResult
+from edgedla.runtime.frames import Frame, FrameResult
 from edgedla.runtime.sources.opencv import import_cv2
 
 #: Okabe and Ito's colours (BGR), which colour-blind people can distinguish.
@@ -25,18 +26,18 @@ COLOURS: Tuple[Tuple[int, int, int], ...] = (
 SNAPSHOT = 640
 
 
-def draw(result: FrameResult, pixels: str = "bgr") -> np.ndarray:
+def draw(result: FrameResult) -> np.ndarray:
     """The frame as BGR uint8 (h, w, 3) with boxes, classes and a line that names the runner."""
-    return draw_scene([result], pixels)
+    return draw_scene([result])
 
 
-def draw_scene(results: Sequence[FrameResult], pixels: str = "bgr", width: int = 0) -> np.ndarray:
+def draw_scene(results: Sequence[FrameResult], width: int = 0) -> np.ndarray:
     """The first result's frame with all results (of models on one source), and a line per result that names its runner.
 
     Args:
         width: a wider frame is scaled down before drawing, which is cheaper than after; 0: never.
     """
-    image, scale = picture_of(results[0].frame.image, pixels, width)
+    image, scale = picture_of(results[0].frame, width)
     for result in results:
         _paint(image, result.results, scale)
     y = 0
@@ -45,17 +46,27 @@ def draw_scene(results: Sequence[FrameResult], pixels: str = "bgr", width: int =
     return image
 
 
-def picture_of(image: np.ndarray, pixels: str = "bgr", width: int = 0) -> Tuple[np.ndarray, float]:
+def picture_of(frame: Frame, width: int = 0) -> Tuple[np.ndarray, float]:
     """(a BGR copy of the frame to draw into, its size relative to the frame's)."""
+    h, w = frame.hw
+    scale = min(1.0, width / w) if width else 1.0
+    return _part(frame, (0, 0, w, h), (h, w) if scale == 1 else (max(1, round(h * scale)), width)), scale
+
+
+def bgr_of(frame: Frame) -> np.ndarray:
+    """The frame as BGR, uint8 (h, w, 3): a copy."""
+    return picture_of(frame)[0]
+
+
+def _part(frame: Frame, part_xywh: Tuple[int, int, int, int], size_hw: Tuple[int, int]) -> np.ndarray:
+    """A BGR copy of a part of the frame in another size."""
     cv2: Any = import_cv2()
-    if image.ndim == 2:
-        image = np.asarray(cv2.cvtColor(image, cv2.COLOR_YUV2BGR_NV12))
-    scale = min(1.0, width / image.shape[1]) if width else 1.0
-    if scale < 1:
-        image = np.asarray(cv2.resize(image, (width, max(1, round(image.shape[0] * scale)))))
-    if pixels == "rgb" and image.ndim == 3:
-        image = image[..., ::-1]
-    return np.ascontiguousarray(image).copy() if scale == 1 else np.ascontiguousarray(image), scale
+    if frame.pixels in NV12:
+        return part_to_bgr(cv2, frame.image, frame.pixels, part_xywh, size_hw)
+    x, y, w, h = part_xywh
+    image = frame.image[y : y + h, x : x + w]
+    image = cv2.resize(image, size_hw[::-1]) if size_hw != (h, w) else image.copy()
+    return np.ascontiguousarray(image[..., ::-1] if frame.pixels == "rgb" else image)
 
 
 def _size(image: np.ndarray) -> float:
@@ -196,10 +207,10 @@ def _caption(result: FrameResult) -> str:
     return f"{name}{device}  {result.inference_ms:.1f} ms  age {result.age_ms:.0f} ms"
 
 
-def cut_out(image: np.ndarray, box_xyxy: Sequence[float], pixels: str = "bgr") -> bytes:
+def cut_out(frame: Frame, box_xyxy: Sequence[float]) -> bytes:
     """A JPEG of an object with a quarter of its size around it, at most SNAPSHOT wide and high; b"" of an empty box."""
     cv2: Any = import_cv2()
-    h, w = (image.shape[0] * 2 // 3 if image.ndim == 2 else image.shape[0]), image.shape[1]
+    h, w = frame.hw
     x1, y1, x2, y2 = box_xyxy
     dx, dy = (x2 - x1) / 4, (y2 - y1) / 4
     if not all(math.isfinite(v) for v in box_xyxy):
@@ -208,10 +219,8 @@ def cut_out(image: np.ndarray, box_xyxy: Sequence[float], pixels: str = "bgr") -
     right, bottom = min(w, math.ceil(x2 + dx)), min(h, math.ceil(y2 + dy))
     if right <= left or bottom <= top:
         return b""
-    part = picture_of(image, pixels)[0] if image.ndim == 2 else image
-    part = part[top:bottom, left:right, :: -1 if pixels == "rgb" and image.ndim == 3 else 1]
-    scale = min(1.0, SNAPSHOT / max(part.shape[:2]))
-    if scale < 1:
-        part = cv2.resize(part, None, fx=scale, fy=scale)
-    good, data = cv2.imencode(".jpg", np.ascontiguousarray(part), [cv2.IMWRITE_JPEG_QUALITY, 85])
+    w, h = right - left, bottom - top
+    scale = min(1.0, SNAPSHOT / max(w, h))
+    part = _part(frame, (left, top, w, h), (max(1, round(h * scale)), max(1, round(w * scale))))
+    good, data = cv2.imencode(".jpg", part, [cv2.IMWRITE_JPEG_QUALITY, 85])
     return bytes(data.tobytes()) if good else b""

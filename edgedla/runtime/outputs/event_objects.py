@@ -84,7 +84,7 @@ class ObjectEvents:
         if o.best is None or d.score > o.best.score:
             o.best, o.best_at = d, {"frame": result.frame.index, "time": round(result.frame.time_s, 3)}
         if better and self.pictures:
-            o.jpeg = cut_out(result.frame.image, d.box_xyxy)
+            o.jpeg = cut_out(result.frame, d.box_xyxy)
         if side:
             self.crossings[side] += 1
             o.crossings.append({"to": side, "time": round(result.frame.time_s, 3)})

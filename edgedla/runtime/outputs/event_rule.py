@@ -61,8 +61,7 @@ class EventRule:
 
     def placed(self, result: FrameResult) -> List[Tuple[Detection, Point]]:
         """The objects that count, wherever they are, each with its place."""
-        image = result.frame.image
-        h, w = (image.shape[0] * 2 // 3 if image.ndim == 2 else image.shape[0]), image.shape[1]
+        h, w = result.frame.hw
         return [
             (d, self._place(d, w, h))
             for d in _detections(result.results, (0.0, 0.0, float(w), float(h)))

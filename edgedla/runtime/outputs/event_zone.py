@@ -84,7 +84,7 @@ class ZoneEvents:
         document = self._document("begin", result.frame.time_s)
         document.update(frame=result.frame.index, objects=[d.to_dict() for d in self._rule.objects(result)])
         best = max(self._rule.objects(result), key=lambda d: d.score)
-        self._say(document, cut_out(result.frame.image, best.box_xyxy) if self.pictures else b"")
+        self._say(document, cut_out(result.frame, best.box_xyxy) if self.pictures else b"")
         if self._recorder is not None:
             self._recorder.begin(self._now["id"], document, result)
 

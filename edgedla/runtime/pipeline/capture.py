@@ -106,7 +106,7 @@ class Capture:
     def opened(self, frame_hw: Tuple[int, int], source: Source) -> None:
         if self.frame_hw not in ((0, 0), frame_hw):
             log.warning("%s: reopened; its frames are now %dx%d", self.reader.uri, frame_hw[1], frame_hw[0])
-        self.frame_hw, self.rate = frame_hw, source.rate
+        self.frame_hw, self.rate, self.pixels = frame_hw, source.rate, source.pixels
         self._take_as(source)
 
     def number(self, image: np.ndarray, source: Source) -> Optional[Frame]:
@@ -118,7 +118,7 @@ class Capture:
         if clock_s is not None and self.cap.skips(clock_s):
             self.skipped += 1
             return None
-        return Frame(index, image, now, getattr(source, "truth", None), _stamp_s(source), clock_s)
+        return Frame(index, image, now, getattr(source, "truth", None), _stamp_s(source), clock_s, source.pixels)
 
     def _clock_s(self, index: int, now_s: float) -> Optional[float]:
         """Time of a frame in seconds. A film is read as fast as the models run, so only its own clock tells the time between frames."""

@@ -97,9 +97,7 @@ def _flat(results: Sequence[Result]) -> Iterator[Result]:
 
 def crops_of(rule: CropRule, result: FrameResult) -> List[Crop]:
     """The crops of a result; [] if no detection fits the rule."""
-    image = result.frame.image
-    frame_hw = (image.shape[0] * 2 // 3, image.shape[1]) if image.ndim == 2 else (image.shape[0], image.shape[1])
-    pairs = [(i, d, rule.box(d, frame_hw)) for i, d in rule.pick(result)]
+    pairs = [(i, d, rule.box(d, result.frame.hw)) for i, d in rule.pick(result)]
     return [Crop(i, d, box) for i, d, box in pairs if box is not None]
 
 

@@ -25,8 +25,8 @@ class Engine:
     """Runners, preprocessing and decoding of one model.
 
     Args:
-        prepare: makes, for a source's name, the function image -> ({input name: buffer}, geometry). With `out` it writes
-            there. Each source has one of its own: their frames have sizes of their own.
+        prepare: makes, for a source's name, the function (image, out, pixel order) -> ({input name: buffer}, geometry). With `out` it
+            writes there. Each source has one of its own: their frames have sizes of their own.
         batch: images that the runners take at once.
         image_bytes: size of one image of the input, for a batch.
         close: frees what preparing holds.
@@ -48,21 +48,21 @@ class Engine:
         self._buffers = [np.zeros(batch * image_bytes, np.uint8) for _ in range(pool.capacity + 2 if batch > 1 else 0)]
         self._turn = 0
 
-    def prepare(self, images: Sequence[Tuple[str, np.ndarray]]) -> Tuple[Mapping[str, np.ndarray], List[Geometry]]:
+    def prepare(self, images: Sequence[Tuple[str, np.ndarray, str]]) -> Tuple[Mapping[str, np.ndarray], List[Geometry]]:
         """Input buffers of up to `batch` images of any sources; what is missing to a full batch is zero.
 
         Args:
-            images: (source, image).
+            images: (source, image, its pixel order).
         """
         if self.batch == 1:
-            source, image = images[0]
-            inputs, geometry = self._preparer(source)(image)
+            source, image, pixels = images[0]
+            inputs, geometry = self._preparer(source)(image, None, pixels)
             return inputs, [geometry]
         buffer = self._buffers[self._turn]
         self._turn = (self._turn + 1) % len(self._buffers)
         geometries, name, size = [], "", self._image_bytes
-        for i, (source, image) in enumerate(images):
-            inputs, geometry = self._preparer(source)(image, buffer[i * size : (i + 1) * size])
+        for i, (source, image, pixels) in enumerate(images):
+            inputs, geometry = self._preparer(source)(image, buffer[i * size : (i + 1) * size], pixels)
             name = next(iter(inputs))
             geometries.append(geometry)
         buffer[len(images) * size :] = 0

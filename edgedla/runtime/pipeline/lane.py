@@ -183,7 +183,9 @@ class Lane:
 
     def _submit(self, parts: Sequence[_Part], stopped: Callable[[], bool]) -> bool:
         started = time.monotonic()
-        inputs, geometries = self.engine.prepare([(part.job.source, part.image) for part in parts])
+        inputs, geometries = self.engine.prepare(
+            [(part.job.source, part.image, part.job.frame.pixels) for part in parts]
+        )
         ready = time.monotonic()
         self.stages["preprocess"].add((ready - started) * 1e3)
         # Upwards at once, slowly downwards: a runner that waits for its input costs more than an image that waits.

@@ -14,12 +14,13 @@ from edgedla.formats import TensorFormat
 from edgedla.preprocess.geometry import Geometry
 from edgedla.preprocess.preprocess import Preprocess
 from edgedla.preprocess.settings import PreprocessSettings, agreed, settings_of
+from edgedla.preprocess.yuv import frame_hw_of
 from edgedla.runtime.decode.make_decoder import Decoder, make_decoder
 from edgedla.runtime.pipeline.devices import open_devices
 from edgedla.runtime.pipeline.engine import Decode, Engine
 from edgedla.runtime.pipeline.from_metadata import with_metadata
 from edgedla.runtime.pipeline.pool import Pool
-from edgedla.runtime.pipeline.prepare import Preparer, frame_hw_of, open_preprocessor
+from edgedla.runtime.pipeline.prepare import Preparer, open_preprocessor
 from edgedla.runtime.pipeline.settings import ModelConfig, PreprocessConfig
 from edgedla.runtime.runners import outputs_as_arrays
 from edgedla.runtime.runners.engine_file import open_built
@@ -123,14 +124,14 @@ def _tried(decoder: Decoder, kind: str, artifact: Artifact) -> Decoder:
 class Preparers:
     """One preparer per source, made when its frames' size is known, and freed together."""
 
-    def __init__(self, model: Model, pixels: Callable[[str], str], slots: int) -> None:
-        self._model, self._pixels, self._slots = model, pixels, slots
+    def __init__(self, model: Model, slots: int) -> None:
+        self._model, self._slots = model, slots
         self._made: Dict[str, Preparer] = {}
 
-    def make(self, source: str, frame_hw: Tuple[int, int]) -> Preparer:
+    def make(self, source: str, frame_hw: Tuple[int, int], pixels: str) -> Preparer:
         model, crops = self._model, bool(self._model.config.crops.of)
         config = model.config.preprocess
-        spec = preprocess_for(model.artifact, frame_hw, self._pixels(source), config)
+        spec = preprocess_for(model.artifact, frame_hw, pixels, config)
         # The CUDA kernel takes a buffer of the frame's size; crops would take a new one each.
         device = "cpu" if crops and config.device == "auto" else config.device
         preprocessor = open_preprocessor(device, spec, model.artifact, self._slots)
@@ -138,11 +139,9 @@ class Preparers:
         return self._made[source]
 
     def of(self, source: str) -> Callable[..., Any]:
-        def prepare(image: np.ndarray, out: Optional[np.ndarray] = None) -> Any:
-            preparer = self._made.get(source)
-            if preparer is None:
-                preparer = self.make(source, frame_hw_of(image, self._pixels(source)))
-            return preparer(image, out)
+        def prepare(image: np.ndarray, out: Optional[np.ndarray] = None, pixels: str = "bgr") -> Any:
+            preparer = self._made.get(source) or self.make(source, frame_hw_of(image, pixels), pixels)
+            return preparer(image, out, pixels)
 
         return prepare
 
@@ -151,13 +150,10 @@ class Preparers:
             preparer.close()
 
 
-def open_engine(
-    model: Model, devices: Sequence[str], pixels: Callable[[str], str], pool: Optional[Pool] = None
-) -> Tuple[Engine, Preparers]:
+def open_engine(model: Model, devices: Sequence[str], pool: Optional[Pool] = None) -> Tuple[Engine, Preparers]:
     """Runners for a model, warm.
 
     Args:
-        pixels: pixel order of a source's frames, by its name.
         pool: runners to use instead of `devices`; they are the caller's, and are not warmed.
 
     Raises:
@@ -166,7 +162,7 @@ def open_engine(
     """
     used = pool or _warm(Pool(open_devices(model.artifact, devices)), model.artifact)
     # One buffer per inference under way, one for the frame in front of them, one to spare.
-    preparers = Preparers(model, pixels, used.capacity + 2)
+    preparers = Preparers(model, used.capacity + 2)
     image_bytes = model.artifact.inputs[0].size_bytes // model.batch
     return Engine(used, preparers.of, _decode(model), model.batch, image_bytes, preparers.close), preparers
 

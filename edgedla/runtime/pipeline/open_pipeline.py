@@ -100,7 +100,7 @@ def opened_parts(
         lanes, preparers = [], []
         for model, names in zip(models, devices):
             given = pool if isinstance(pool, Pool) or pool is None else pool[model.name]
-            engine, preparing = open_engine(model, names, lambda source: opened.captures[source].pixels, given)
+            engine, preparing = open_engine(model, names, given)
             lanes.append(_lane(config, model, engine))
             preparers.append(preparing)
             stack.callback(lanes[-1].close)
@@ -201,4 +201,4 @@ def _prepare_open_sources(
         for source in lane.slots.names:
             hw = captures[source].frame_hw
             if hw != (0, 0):
-                preparing.make(source, hw)
+                preparing.make(source, hw, captures[source].pixels)

@@ -57,7 +57,7 @@ def single(
         prepare: frame image -> ({input name: buffer}, how the frame lies in the network input).
         decode: (output buffers, geometry) -> results.
     """
-    engine = Engine(pool, lambda source: prepare, one_image(decode))
+    engine = Engine(pool, lambda source: lambda image, *_: prepare(image), one_image(decode))
     return Pipeline([capture], [Lane(engine, {capture.name: Share()})], sinks, limits)
 
 

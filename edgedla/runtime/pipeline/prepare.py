@@ -13,6 +13,7 @@ from edgedla.builder.artifact.artifact import Artifact
 from edgedla.errors import EdgedlaError, EnvironmentMissing, UsageError, described
 from edgedla.preprocess.geometry import Geometry
 from edgedla.preprocess.preprocess import CpuPreprocessor, Preprocess
+from edgedla.preprocess.yuv import frame_hw_of
 from edgedla.runtime.preprocess.cuda_preprocess import CudaFramePreprocessor
 
 log = logging.getLogger("edgedla.preprocess.preprocess")
@@ -79,21 +80,18 @@ class Preparer:
     def device(self) -> str:
         return self._preprocessor.device
 
-    def __call__(self, image: np.ndarray, out: Optional[np.ndarray] = None) -> Tuple[Dict[str, np.ndarray], Geometry]:
+    def __call__(
+        self, image: np.ndarray, out: Optional[np.ndarray] = None, pixels: str = "bgr"
+    ) -> Tuple[Dict[str, np.ndarray], Geometry]:
         spec = self._preprocessor.spec
-        if image.shape != spec.frame_shape:
-            h, w = frame_hw_of(image, spec.pixels)
+        if image.shape != spec.frame_shape or pixels != spec.pixels:
+            h, w = frame_hw_of(image, pixels)
             # A broken stream may change it with every frame; the log must not.
             if not self._sizes_vary and time.monotonic() - self._said_s > SAY_EVERY_S:
                 self._said_s = time.monotonic()
                 log.warning("frames are now %dx%d", w, h)
-            self._preprocessor.reframe(dataclasses.replace(spec, frame_hw=(h, w)))
+            self._preprocessor.reframe(dataclasses.replace(spec, frame_hw=(h, w), pixels=pixels))
         return {self._name: self._preprocessor(image, out)}, self._preprocessor.geometry
 
     def close(self) -> Any:
         return self._preprocessor.close()
-
-
-def frame_hw_of(image: np.ndarray, pixels: str) -> Tuple[int, int]:
-    """Size of the picture in an array of `pixels`: NV12 has half as many rows again."""
-    return (image.shape[0] * 2 // 3 if pixels == "nv12" else image.shape[0]), image.shape[1]

@@ -178,11 +178,11 @@ class Reloader:
         try:
             for name in names:
                 model = models[name]
-                engine, preparers = open_engine(model, devices[name], lambda s: captures[s].pixels)
+                engine, preparers = open_engine(model, devices[name])
                 opened.append((lanes[name], engine))
                 for source in lanes[name].slots.names:
                     if captures[source].frame_hw != (0, 0):
-                        preparers.make(source, captures[source].frame_hw)
+                        preparers.make(source, captures[source].frame_hw, captures[source].pixels)
         except BaseException:
             for _, engine in opened:
                 engine.close()

@@ -6,7 +6,7 @@ import dataclasses
 import logging
 from typing import Dict, List, Tuple
 
-from edgedla.errors import EdgedlaError, RunError, UsageError, described
+from edgedla.errors import EdgedlaError, RunError, described
 from edgedla.runtime.outputs.sinks import Sink
 from edgedla.runtime.pipeline.capture import Capture
 from edgedla.runtime.pipeline.config import sources_of_lane
@@ -127,10 +127,6 @@ def _remove(opened: Opened, name: str) -> None:
 def _replace(opened: Opened, name: str, old: PipelineConfig, new: PipelineConfig) -> None:
     before = opened.pipeline.captures[name]
     after = _made(opened, name, new)
-    if after.pixels != before.pixels:
-        raise UsageError(
-            f"the source {name} gives {after.pixels} instead of {before.pixels}", hint="this needs a restart"
-        )
     before.stop(STOP_S)
     try:
         _open(opened, name, after, before.index)

@@ -11,6 +11,7 @@ import numpy as np
 from edgedla.errors import EnvironmentMissing, UsageError
 from edgedla.formats import TensorFormat
 from edgedla.preprocess.preprocess import Preprocess
+from edgedla.preprocess.yuv import NV12
 from edgedla.runtime.cuda.memory import CudaContext
 
 KERNEL_FILE = Path(__file__).with_name("preprocess.cu")
@@ -54,8 +55,10 @@ def kernel_macros(spec: Preprocess) -> tuple:
         TensorFormat.CHW32,
     ):
         raise UsageError(f"{spec.format} with {spec.dtype}", allowed="CHW16 with HALF, CHW32 with INT8")
+    colours = ("BLACK", "LUMA", "U_BLUE", "U_GREEN", "V_GREEN", "V_RED")
     return (
-        f"-DSOURCE={int(spec.pixels == 'nv12')}",
+        *(f"-DYUV_{name}=({value})" for name, value in zip(colours, NV12.get(spec.pixels, ()))),
+        f"-DSOURCE={int(spec.pixels in NV12)}",
         f"-DINT8={int(spec.dtype == 'INT8')}",
         f"-DFLOAT32={int(spec.dtype == 'FLOAT')}",
         f"-DLAYOUT={LAYOUTS[spec.format]}",
@@ -67,7 +70,7 @@ def kernel_params(spec: Preprocess, src_stride_bytes: Optional[int] = None) -> A
     g, lay = spec.geometry, spec.layout
     p = np.zeros((), PARAMS)
     p["src_h"], p["src_w"] = spec.frame_hw
-    packed = spec.frame_hw[1] * (1 if spec.pixels == "nv12" else 3)
+    packed = spec.frame_hw[1] * (1 if spec.pixels in NV12 else 3)
     stride = p["src_stride"] = src_stride_bytes or packed
     p["dst_h"], p["dst_w"] = spec.input_chw[1:]
     p["off_x"], p["off_y"] = g.offset_xy
@@ -79,12 +82,12 @@ def kernel_params(spec: Preprocess, src_stride_bytes: Optional[int] = None) -> A
     p["mul"] = 1.0 / std / scale
     p["add"] = -mean / std / scale
     p["pad"] = (spec.pad - mean) / std / scale
-    p["swap"] = ("bgr" if spec.pixels == "nv12" else spec.pixels) != spec.colour
+    p["swap"] = ("bgr" if spec.pixels in NV12 else spec.pixels) != spec.colour
     _, groups, h, row, vector = lay.storage_shape
     p["row_elements"] = row * vector
     p["plane_elements"] = h * row * vector
     p["frame_elements"] = lay.elements
-    p["src_frame_bytes"] = stride * (spec.frame_hw[0] * 3 // 2 if spec.pixels == "nv12" else spec.frame_hw[0])
+    p["src_frame_bytes"] = stride * spec.frame_shape[0]
     return p[()]
 
 
@@ -153,8 +156,9 @@ class CudaFramePreprocessor:
         self._buffers: List[Any] = []
         self._turn = 0
         self._frame: Any = None
+        self._make_kernel: Callable[[Preprocess], Any] = kernel or CudaPreprocessor
         with self._current():
-            self._kernel: Any = (kernel or CudaPreprocessor)(spec)
+            self._kernel: Any = self._make_kernel(spec)
             self._stream = self._memory.stream()
             self._frame = self._memory.buffer(int(np.prod(spec.frame_shape)))
             for _ in range(slots):
@@ -174,10 +178,13 @@ class CudaFramePreprocessor:
             self._memory.pop()
 
     def reframe(self, spec: Preprocess) -> None:
-        """Accepts frames of another size from now on. The buffers stay, because runners may still read them."""
+        """Accepts frames of another size or pixel order from now on. The buffers stay, because runners may still read them."""
         with self._current():
             frame = self._memory.buffer(int(np.prod(spec.frame_shape)))
-            self._kernel.reframe(spec)
+            if spec.pixels == self.spec.pixels:
+                self._kernel.reframe(spec)
+            else:
+                self._kernel = self._make_kernel(spec)
             self._frame.free()
             self._frame = frame
         self.spec, self.geometry = spec, spec.geometry

@@ -1,7 +1,7 @@
 // Camera frame to network input in one pass: sample, convert colour, normalise, quantise, store in a DLA tensor format.
 //
 // One thread makes one output pixel of one frame of the batch. Compile-time macros choose the variant:
-//   SOURCE   0 three bytes a pixel, 1 NV12 (Y plane, then interleaved UV; read as BGR)
+//   SOURCE   0 three bytes a pixel, 1 NV12 (Y plane, then interleaved UV; read as BGR; YUV_*: its colours)
 //   INT8     0 FP16 output, 1 INT8 output
 //   FLOAT32  1 FP32 output (LAYOUT 0 only), whatever INT8 says
 //   LAYOUT   0 LINEAR and DLA_LINEAR (planes, row stride given), 1 DLA_HWC4, 2 CHW16 (FP16), 3 CHW32 (INT8)
@@ -40,13 +40,13 @@ __device__ __forceinline__ int clampi(int v, int high) { return min(max(v, 0), h
 
 __device__ __forceinline__ int3 pixel(const unsigned char* src, const Params& p, int x, int y) {
 #if SOURCE == 1
-    // BT.601 limited range in OpenCV's fixed point, so that the CPU path (cv2.cvtColor) gives the same integers.
-    int luma = max((int)src[(long long)y * p.src_stride + x] - 16, 0) * 1220542 + (1 << 19);
+    // The numbers of yuv.py, the same integers as on the CPU.
+    int luma = max((int)src[(long long)y * p.src_stride + x] - YUV_BLACK, 0) * YUV_LUMA + (1 << 19);
     const unsigned char* uv = src + (long long)p.src_stride * p.src_h + (long long)(y >> 1) * p.src_stride + (x & ~1);
     int u = (int)uv[0] - 128, v = (int)uv[1] - 128;
-    int b = clampi((luma + 2116026 * u) >> 20, 255);
-    int g = clampi((luma - 409993 * u - 852492 * v) >> 20, 255);
-    int r = clampi((luma + 1673527 * v) >> 20, 255);
+    int b = clampi((luma + YUV_U_BLUE * u) >> 20, 255);
+    int g = clampi((luma + YUV_U_GREEN * u + YUV_V_GREEN * v) >> 20, 255);
+    int r = clampi((luma + YUV_V_RED * v) >> 20, 255);
     return make_int3(b, g, r);
 #else
     const unsigned char* q = src + (long long)y * p.src_stride + 3 * x;

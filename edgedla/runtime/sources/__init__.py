@@ -25,7 +25,7 @@ def _images(uri: SourceUri) -> Source:
 def _file(uri: SourceUri) -> Source:
     from edgedla.runtime.sources.opencv import OpenCvSource
 
-    return OpenCvSource(uri, gstreamer=False)
+    return OpenCvSource(uri)
 
 
 def _own(uri: SourceUri) -> Source:
@@ -35,34 +35,27 @@ def _own(uri: SourceUri) -> Source:
 
 
 def _camera(uri: SourceUri) -> Source:
-    """Cameras go through OpenCV's GStreamer where it has one (JetPack's does), else through gst-launch-1.0 or OpenCV's own
-    readers. Network streams go through gst-launch-1.0 first: a separate process can be killed whatever it hangs in, while
-    OpenCV 4.6's reader hangs the thread that opens a stream which refused a few times.
+    """Cameras go through GStreamer where it is installed, else through OpenCV's own readers. GStreamer runs in a process of its
+    own, which can be killed whatever it hangs in, and which gives a decoder's pictures as they are.
     """
     import shutil
-
-    from edgedla.runtime.sources import opencv
 
     if uri.scheme == "http" and urlsplit(uri.place).path.lower().endswith((".jpg", ".jpeg", ".png")):
         from edgedla.runtime.sources.snapshot import SnapshotSource
 
         return SnapshotSource(uri)
 
-    launch = shutil.which("gst-launch-1.0") is not None
-    if opencv.has_gstreamer() and not (launch and uri.scheme in ("rtsp", "http", *PUSHED)):
-        return opencv.OpenCvSource(uri, gstreamer=True)
-    if launch:
+    if shutil.which("gst-launch-1.0") is not None:
         from edgedla.runtime.sources.gst_launch import GstLaunchSource
 
         return GstLaunchSource(uri)
     if uri.scheme in ("csi", "gst"):
         raise EnvironmentMissing(
-            f"{uri.scheme}:// needs GStreamer: this OpenCV has none, and gst-launch-1.0 is not installed",
+            f"{uri.scheme}:// needs GStreamer: gst-launch-1.0 is not installed",
             where=uri.text,
-            hint="the OpenCV wheels of the package index are built without GStreamer. On a Jetson use JetPack's OpenCV: "
-            "remove the wheel (pip uninstall opencv-python) and make the venv with --system-site-packages",
+            hint="apt install gstreamer1.0-tools gstreamer1.0-plugins-base gstreamer1.0-plugins-good",
         )
-    return opencv.OpenCvSource(uri, gstreamer=False)
+    return _file(uri)
 
 
 #: Scheme -> function that makes its source. Each imports its library on use.

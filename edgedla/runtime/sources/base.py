@@ -8,6 +8,7 @@ from typing import Optional, Protocol, Tuple
 import numpy as np
 
 from edgedla.errors import RunError
+from edgedla.preprocess.yuv import NV12
 
 
 class Source(Protocol):
@@ -19,7 +20,7 @@ class Source(Protocol):
         uri: what the user wrote.
         live: True for cameras and streams, whose frames are lost if they are not read in time; False for files.
         recorded: True for films and folders of pictures: frame n is n / rate seconds after the first.
-        pixels: bgr, rgb or nv12.
+        pixels: bgr, rgb or a kind of NV12 (see preprocess/yuv.py); known once it is open.
         rate: frames per second; 0 if unknown.
     """
 
@@ -110,7 +111,7 @@ class RateCap:
 def check_image(image: object, pixels: str, uri: str) -> None:
     """Raises RunError if `image` is not a frame of format `pixels`, before anything downstream fails on it."""
     shape: Tuple[int, ...] = getattr(image, "shape", ())
-    good = len(shape) == 2 and shape[0] % 3 == 0 if pixels == "nv12" else len(shape) == 3 and shape[2] == 3
+    good = len(shape) == 2 and shape[0] % 3 == 0 if pixels in NV12 else len(shape) == 3 and shape[2] == 3
     if not good or getattr(image, "dtype", None) != np.uint8 or min(shape) < 1:
         given = f"{getattr(image, 'dtype', type(image).__name__)} {list(shape)}"
         raise RunError(f"the source gave {given}", where=uri, allowed=f"uint8 pixels, {pixels}")

@@ -1,15 +1,17 @@
 """A process that runs one GStreamer pipeline, whose description it reads from stdin. Imports nothing of edgedla.
 
-Its first argument is the pipe for the frames. When nobody reads the pipe any more, the process ends.
+Its first arguments are three descriptors: a pipe that tells the numbers of filled slots, one that gives the numbers of free slots, and
+the memory of the slots (see ring.py). When nobody reads the first pipe any more, the process ends.
 
 gst-launch-1.0 would take the pipeline as arguments, which every user of the machine can read: `ps` would show a camera's
-password. This prints what gst-launch-1.0 -v prints: on stdout the caps of the pads that `gst_launch.py` listens to, on
-stderr errors and warnings. Functions and constants: GStreamer 1.0's C API (gst/gst.h), stable since 1.0.
+password. This prints the caps of its frames on stdout, and on stderr errors and warnings as
+gst-launch-1.0 does. Functions and constants: GStreamer 1.0's C API (gst/gst.h), stable since 1.0.
 """
 
 from __future__ import annotations
 
 import ctypes
+import mmap
 import os
 import re
 import select
@@ -34,12 +36,14 @@ OF_USER, MAY_END, PACED = "--of-user", "--may-end", "--paced"
 UNCHECKED, CA_FILE = "--tls-unchecked", "--tls-ca-file="
 #: Printed on stdout before the first frame, if one of the first two arguments is given.
 FILM, CAMERA = b"edgedla: film", b"edgedla: camera"
-#: (name of an element in edgedla's pipeline, its type as gst-launch prints it).
-WATCHED = ((b"edgedla-queue", b"GstQueue"), (b"edgedla", b"GstFdSink"))
+#: Printed on stdout before the caps of the frames that follow.
+CAPS = b"edgedla: caps = "
+#: Frames that the memory has room for. What was never used takes none.
+SLOTS = 12
 #: The element's path in the debug text of a message.
 _PATH = re.compile(r"\(\): (/GstPipeline:\S+):$", re.MULTILINE)
 _CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
-_ADDED = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+_ADDED = _HANDOFF = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 _PROBE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 #: multipartdemux: the stream has only one part. Else decodebin waits for more streams, and buffers 2 MB.
 _SINGLE = b"single-stream"
@@ -64,6 +68,7 @@ def libraries() -> ctypes.CDLL:
     ).split():
         getattr(gst, name).restype = ctypes.c_void_p
     gst.gst_structure_get_name.restype = ctypes.c_char_p
+    gst.gst_buffer_get_size.restype = gst.gst_buffer_extract.restype = ctypes.c_size_t
     return gst
 
 
@@ -78,27 +83,37 @@ def fail(text: str) -> None:
 
 
 def watch(gst: ctypes.CDLL, gobject: ctypes.CDLL, pipeline: int) -> list:
-    """Prints the caps of the watched pads, before the first frame that has them."""
+    """Prints the caps of the frames before the first that has them, and copies each frame into a free slot."""
+    filled_fd, free_fd, memory_fd = map(int, sys.argv[1:4])
+    slots: List[ctypes.Array] = []
 
-    def announce(pad: int, _: object, number: Optional[int]) -> None:
+    def announce(pad: int, _: object, __: object) -> None:
         caps = gst.gst_pad_get_current_caps(ctypes.c_void_p(pad))
         if caps:
-            name, kind = WATCHED[number or 0]
-            caps_text = text_of(gst.gst_caps_to_string(ctypes.c_void_p(caps))).encode()
-            os.write(1, b"/%s:%s.GstPad:sink: caps = %s\n" % (kind, name, caps_text))
+            os.write(1, CAPS + text_of(gst.gst_caps_to_string(ctypes.c_void_p(caps))).encode() + b"\n")
             gst.gst_mini_object_unref(ctypes.c_void_p(caps))
 
-    callback = _CALLBACK(announce)
-    for number, (name, _) in enumerate(WATCHED):
-        element = gst.gst_bin_get_by_name(ctypes.c_void_p(pipeline), name)
-        pad = element and gst.gst_element_get_static_pad(ctypes.c_void_p(element), b"sink")
-        if pad:
-            gobject.g_signal_connect_data(
-                ctypes.c_void_p(pad), b"notify::caps", callback, ctypes.c_void_p(number), None, 0
-            )
+    def hand_on(_: object, buffer: int, __: object, ___: object) -> None:
+        # Meanwhile the queue before the sink drops old frames.
+        slot = os.read(free_fd, 1)
+        if not slot:
+            os._exit(1)
+        if not slots:
+            size = gst.gst_buffer_get_size(ctypes.c_void_p(buffer))
+            os.ftruncate(memory_fd, size * SLOTS)
+            memory = mmap.mmap(memory_fd, 0)
+            slots.extend((ctypes.c_char * size).from_buffer(memory, n * size) for n in range(SLOTS))
+        to = slots[slot[0]]
+        gst.gst_buffer_extract(ctypes.c_void_p(buffer), ctypes.c_size_t(0), to, ctypes.c_size_t(len(to)))
+        os.write(filled_fd, slot)
 
+    changed, handed = _CALLBACK(announce), _HANDOFF(hand_on)
+    sink = ctypes.c_void_p(gst.gst_bin_get_by_name(ctypes.c_void_p(pipeline), b"edgedla"))
+    pad = ctypes.c_void_p(gst.gst_element_get_static_pad(sink, b"sink"))
+    gobject.g_signal_connect_data(pad, b"notify::caps", changed, None, None, 0)
+    gobject.g_signal_connect_data(sink, b"handoff", handed, None, None, 0)
     # Python would free the callbacks while C still calls them.
-    return [callback, *set_up_elements(gst, gobject, pipeline)]
+    return [changed, handed, *set_up_elements(gst, gobject, pipeline)]
 
 
 def set_up_elements(gst: ctypes.CDLL, gobject: ctypes.CDLL, pipeline: int) -> list:

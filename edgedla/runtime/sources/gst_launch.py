@@ -1,9 +1,8 @@
-"""Reads frames of a GStreamer pipeline in a child process through a pipe, for an OpenCV without GStreamer."""
+"""Reads frames of a GStreamer pipeline in a child process, which can be killed whatever it hangs in."""
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import logging
 import os
 import re
@@ -21,9 +20,11 @@ from typing import Any, List, Optional, Tuple
 import numpy as np
 
 from edgedla.errors import EnvironmentMissing, RunError, UsageError
+from edgedla.preprocess.yuv import kind_of
 from edgedla.runtime.sources.base import CameraDenied
-from edgedla.runtime.sources.gst_child import CA_FILE, CAMERA, FILM, MAY_END, OF_USER, PACED, UNCHECKED
+from edgedla.runtime.sources.gst_child import CA_FILE, CAMERA, CAPS, FILM, MAY_END, OF_USER, PACED, UNCHECKED
 from edgedla.runtime.sources.gstreamer import pipeline_head
+from edgedla.runtime.sources.ring import Ring, as_frame
 from edgedla.runtime.sources.uri import SourceUri
 from edgedla.targets.jetson import on_jetson
 from edgedla.text.addresses import without_secrets
@@ -32,13 +33,7 @@ from edgedla.text.addresses import without_secrets
 OPEN_S = 15.0
 #: Without a frame for this long, the source is broken.
 TIMEOUT_S = 10.0
-#: How long frames may wait in the pipe before their size is taken from the queue's input.
-SAY_S = 1.0
-#: What gst_child.py prints about the inputs of edgedla's queue and sink, before the first frame and at every change.
-_CAPS = re.compile(rb"Gst(FdSink|Queue):edgedla[\w-]*\.GstPad:sink: caps = (.*)")
-_FIELD = re.compile(rb"(width|height|framerate)=\((?:int|fraction)\)([0-9/]+)")
-#: Linux: the size of a pipe. 64 KiB, its default, is a hundredth of a frame.
-_F_SETPIPE_SZ, _PIPE_BYTES = 1031, 1 << 20
+_FIELD = re.compile(r"(width|height|framerate|format|colorimetry)=\(\w+\)([\w/:.-]+)")
 _LOG_BYTES = 1 << 20
 #: Least free space to begin a recording with.
 SPACE_BYTES = 64 << 20
@@ -73,6 +68,7 @@ class GstLaunchSource:
     """Runs any pipeline, at the price of one copy per frame.
 
     Attributes:
+        pixels: known once it is open: a kind of NV12 from a decoder, bgr from a pipeline of colours.
         live, recorded: for an http:// address known only once it is open, because it may be a film's.
     """
 
@@ -86,8 +82,8 @@ class GstLaunchSource:
         self._said = b""
         #: None: not known.
         self._film: Optional[bool] = None
-        # Sizes at the sink and at the queue before it: equal, unless the user gave a size.
-        self._hw = self._queued_hw = (0, 0)
+        self._ring: Optional[Ring] = None
+        self._hw, self._kind = (0, 0), ""
         self._left = uri.frames or -1
 
     def open(self) -> Tuple[int, int]:
@@ -100,12 +96,13 @@ class GstLaunchSource:
         # GStreamer parses the quoting; no shell is involved. Frames have a separate pipe, because stdout tells their size.
         self._log = tempfile.TemporaryFile()
         self._frames_fd, theirs = os.pipe()
-        with contextlib.suppress(OSError):
-            fcntl.fcntl(theirs, _F_SETPIPE_SZ, _PIPE_BYTES)
+        ring = self._ring = Ring()
+        ring.grant()
         spec = self._spec if not self._spec.record or _has_space(self._spec) else replace(self._spec, record="")
-        pipeline = f"{pipeline_head(spec, on_jetson())} ! fdsink name=edgedla fd={theirs} sync=false"
+        pipeline = f"{pipeline_head(spec, on_jetson())} ! fakesink name=edgedla sync=false signal-handoffs=true"
         # -I, -S: the child needs only the standard library, and starts in 20 ms.
-        command = [sys.executable, "-I", "-S", str(Path(__file__).with_name("gst_child.py")), str(theirs)]
+        fds = (theirs, ring.grants_fd, ring.memory_fd)
+        command = [sys.executable, "-I", "-S", str(Path(__file__).with_name("gst_child.py")), *map(str, fds)]
         try:
             self._process = subprocess.Popen(
                 [*command, *self._arguments()],
@@ -113,7 +110,7 @@ class GstLaunchSource:
                 stderr=self._log,
                 stdin=subprocess.PIPE,
                 bufsize=0,
-                pass_fds=(theirs,),
+                pass_fds=fds,
                 start_new_session=True,
             )
         finally:
@@ -124,28 +121,18 @@ class GstLaunchSource:
         with contextlib.suppress(BrokenPipeError), self._process.stdin as description:
             description.write(os.fsencode(pipeline))
         os.set_blocking(self._process.stdout.fileno(), False)
-        deadline, first = time.monotonic() + OPEN_S, 0.0
+        deadline = time.monotonic() + OPEN_S
         while self._hw == (0, 0) or (self._film is None and self._spec.scheme == "http"):
             now = time.monotonic()
             if now >= deadline:
                 raise self._broken(f"no frame within {OPEN_S:.0f} s")
-            if first and now - first >= SAY_S:
-                self._hw = (self._spec.height, self._spec.width) if self._spec.width else self._queued_hw
-                if self._hw == (0, 0):
-                    raise self._broken("GStreamer does not say the size of its frames")
-                break
-            # Frames that are waiting already would make every wait return at once.
-            messages_fd = self._process.stdout.fileno()
-            ready = select.select(
-                [messages_fd] if first else [messages_fd, self._frames_fd], [], [], min(deadline - now, 0.25)
-            )[0]
-            if self._frames_fd in ready:
-                first = time.monotonic()
+            select.select([self._process.stdout], [], [], min(deadline - now, 0.25))
             if not self._listen() and self._hw == (0, 0) and self._process.wait():
                 raise self._broken("it does not start")
         if self._film and self._spec.scheme == "http":
             self.recorded, self.live = True, PACED in self._arguments()
-        return self._hw
+        even = self._kind != "BGR"
+        return (self._hw[0] - self._hw[0] % 2, self._hw[1] - self._hw[1] % 2) if even else self._hw
 
     def _arguments(self) -> List[str]:
         """Arguments of the child for a source that may be a film, and for TLS."""
@@ -179,14 +166,12 @@ class GstLaunchSource:
     def _hear(self, line: bytes) -> None:
         if line in (FILM, CAMERA):
             self._film = line == FILM
-        caps = _CAPS.search(line)
-        if caps is None:
+        if not line.startswith(CAPS):
             return
-        field = dict(_FIELD.findall(caps.group(2)))
-        hw = int(field.get(b"height", 0)), int(field.get(b"width", 0))
+        field = dict(_FIELD.findall(line.decode("utf-8", "replace")))
+        hw, previous_hw = (int(field.get("height", 0)), int(field.get("width", 0))), self._hw
         if min(hw) < 1:
             return
-        previous_hw = self._hw if caps.group(1) == b"FdSink" else self._queued_hw
         if previous_hw not in ((0, 0), hw):
             if self._film:
                 raise UsageError(
@@ -194,37 +179,27 @@ class GstLaunchSource:
                     hint="one size for all: width and height in the pipeline file, or videoscale in the pipeline",
                 )  # fmt: skip
             raise RunError(f"the frames changed to {hw[1]}x{hw[0]}", where=self.uri)
-        number, _, per = field.get(b"framerate", b"0/1").partition(b"/")
+        number, _, per = field.get("framerate", "0/1").partition("/")
         self.rate = self._spec.rate or int(number) / max(1, int(per or 1))
-        if caps.group(1) == b"FdSink":
-            self._hw = hw
-        else:
-            self._queued_hw = hw
+        self._hw, self._kind = hw, field.get("format", "BGR")
+        self.pixels = "bgr" if self._kind == "BGR" else kind_of(field.get("colorimetry", ""), hw[0])
 
     def read(self) -> Optional[np.ndarray]:
-        if self._left == 0 or self._process is None:
+        if self._left == 0 or self._process is None or self._ring is None:
             return None
-        h, w = self._hw
-        # GStreamer pads BGR rows to a multiple of four bytes.
-        row = -(-w * 3 // 4) * 4
-        frame = np.empty(h * row, np.uint8)
-        view, got = memoryview(frame.data), 0
-        fd = self._frames_fd
-        while got < frame.nbytes:
-            if not select.select([fd], [], [], TIMEOUT_S)[0]:
-                raise self._broken(f"no frame for {TIMEOUT_S:.0f} s")
-            n = os.readv(fd, [view[got:]])
-            if n == 0:
-                # Only a user's pipeline and a film have an end; a camera whose stream ends is lost.
-                if got or self._process.wait() or not (self._spec.scheme == "gst" or self.recorded):
-                    raise self._broken("it gives no more frames")
-                return None
-            got += n
+        if not select.select([self._frames_fd], [], [], TIMEOUT_S)[0]:
+            raise self._broken(f"no frame for {TIMEOUT_S:.0f} s")
+        slot = os.read(self._frames_fd, 1)
+        if not slot:
+            # Only a user's pipeline and a film have an end; a camera whose stream ends is lost.
+            if self._process.wait() or not (self._spec.scheme == "gst" or self.recorded):
+                raise self._broken("it gives no more frames")
+            return None
         # A new size is printed before its first frame arrives, so it is read in time.
         self._listen()
         self._forget()
         self._left -= 1
-        return frame.reshape(h, row)[:, : w * 3].reshape(h, w, 3)
+        return as_frame(self._ring.take(slot[0]), self._kind, self._hw)
 
     def _forget(self) -> None:
         """Truncates the log, so that a decoder that complains about every frame does not fill the disk."""
@@ -297,6 +272,9 @@ class GstLaunchSource:
         fd, self._frames_fd = self._frames_fd, -1
         if fd >= 0:
             os.close(fd)
+        ring, self._ring = self._ring, None
+        if ring is not None:
+            ring.close()
         if self._log is not None:
             self._log.close()
             self._log = None

@@ -1,6 +1,6 @@
 """GStreamer pipelines for cameras and streams, as text.
 
-Every queue is bounded and leaky (`leaky=downstream max-size-buffers=1`, `appsink drop=true max-buffers=1`): a slow consumer
+Every queue is bounded and leaky (`leaky=downstream max-size-buffers=1`): a slow consumer
 drops old frames instead of growing memory and frame age.
 """
 
@@ -13,7 +13,8 @@ from edgedla.errors import RunError
 from edgedla.runtime.sources.uri import PUSHED, SourceUri
 
 LEAKY = "queue name=edgedla-queue leaky=downstream max-size-buffers=1 max-size-bytes=0 max-size-time=0"
-SINK = "appsink drop=true max-buffers=1 sync=false"
+#: What the CPU takes: a decoder gives I420 by itself, or NV12 on a Jetson.
+RAW = "video/x-raw,format={NV12,I420}"
 #: nvvidconv's and videoflip's names of each flip. videoflip's older property `method` does nothing in GStreamer 1.22.
 NV_FLIP = {"none": 0, "rotate-90": 3, "rotate-180": 2, "rotate-270": 1, "horizontal": 4, "vertical": 6}
 SOFT_FLIP = {
@@ -35,24 +36,23 @@ def _fraction(rate: float) -> str:
 
 
 def pipeline_head(uri: SourceUri, on_jetson: bool) -> str:
-    """The pipeline up to and including raw BGR caps, without its sink.
+    """The pipeline up to and including raw caps, without its sink.
 
     On a Jetson, capture, decoding, scaling and flipping stay in NVMM memory (nvarguscamerasrc, nvv4l2decoder, nvvidconv): a
     full-size copy for the CPU would cost 33 MB per frame of a 4K stream. What a camera cannot set itself (size and rate of a
     stream, flip) happens after the queue, which has dropped late frames already.
     """
-    bgr = "video/x-raw,format=BGR"
     if uri.scheme == "csi":
-        # The NVMM caps choose the sensor mode. nvvidconv cannot write BGR, so videoconvert does the last step.
+        # The NVMM caps choose the sensor mode.
         source = f"nvarguscamerasrc sensor-id={int(uri.place or 0)} ! {_caps('video/x-raw(memory:NVMM)', uri, ',format=NV12')}"
-        return f"{source} ! {LEAKY} ! nvvidconv flip-method={NV_FLIP[uri.flip]} ! video/x-raw,format=BGRx ! videoconvert ! {bgr}"
+        return f"{source} ! {LEAKY} ! nvvidconv flip-method={NV_FLIP[uri.flip]} ! video/x-raw,format=NV12"
     turn = f" ! videoflip video-direction={SOFT_FLIP[uri.flip]}" if uri.flip != "none" else ""
     if uri.scheme == "v4l2":
         device = quote(uri.place)
         if uri.codec == "mjpeg":
             decode = "nvjpegdec ! video/x-raw" if on_jetson else "jpegdec"
-            return f"v4l2src device={device} ! {_caps('image/jpeg', uri)} ! {LEAKY} ! {decode}{turn} ! videoconvert ! {bgr}"
-        return f"v4l2src device={device} ! {_caps('video/x-raw', uri)} ! {LEAKY}{turn} ! videoconvert ! {bgr}"
+            return f"v4l2src device={device} ! {_caps('image/jpeg', uri)} ! {LEAKY} ! {decode}{turn} ! videoconvert ! {RAW}"
+        return f"v4l2src device={device} ! {_caps('video/x-raw', uri)} ! {LEAKY}{turn} ! videoconvert ! {RAW}"
     if uri.scheme == "rtsp":
         source = f"rtspsrc name=edgedla-source location={quote(uri.place)} latency={uri.latency_ms} drop-on-latency=true protocols=tcp"
         # A stream may have sound too.
@@ -67,10 +67,11 @@ def pipeline_head(uri: SourceUri, on_jetson: bool) -> str:
     if on_jetson and uri.scheme != "gst":
         # nvvidconv takes both the hardware decoder's NVMM memory and a software decoder's memory.
         size = f",width={uri.width},height={uri.height}" if uri.width else ""
-        turned = f"nvvidconv flip-method={NV_FLIP[uri.flip]} ! video/x-raw,format=BGRx{size}"
-        return f"{decoded} ! {LEAKY} ! {turned}{rate} ! videoconvert ! {bgr}"
+        return f"{decoded} ! {LEAKY} ! nvvidconv flip-method={NV_FLIP[uri.flip]} ! video/x-raw,format=NV12{size}{rate}"
     scale = f" ! videoscale ! video/x-raw,width={uri.width},height={uri.height}" if uri.width else ""
-    return f"{decoded} ! {LEAKY}{rate}{turn}{scale} ! videoconvert ! {bgr}"
+    # Colours of a pipeline of the user's are kept as they are.
+    raw = RAW.replace("}", ",BGR}") if uri.scheme == "gst" else RAW
+    return f"{decoded} ! {LEAKY}{rate}{turn}{scale} ! videoconvert ! {raw}"
 
 
 def _recorder(uri: SourceUri) -> str:
@@ -94,11 +95,6 @@ def rtp_decoder(codec: str, on_jetson: bool, recorder: str = "") -> str:
     # gst_child.py finds this element by its name.
     parse = f"rtp{codec}depay ! {codec}parse config-interval={-1 if recorder else 0} ! {recorder}"
     return parse + ("nvv4l2decoder" if on_jetson else f"avdec_{codec} name=edgedla-decoder output-corrupt=false")
-
-
-def opencv_pipeline(uri: SourceUri, on_jetson: bool) -> str:
-    """The pipeline for cv2.VideoCapture(text, cv2.CAP_GSTREAMER)."""
-    return f"{pipeline_head(uri, on_jetson)} ! {SINK}"
 
 
 def quote(text: str) -> str:

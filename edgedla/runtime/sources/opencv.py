@@ -10,22 +10,9 @@ import numpy as np
 
 from edgedla.errors import DataError, EnvironmentMissing, RunError
 from edgedla.runtime.sources.base import MOST_RATE, Pace
-from edgedla.runtime.sources.gstreamer import opencv_pipeline
 from edgedla.runtime.sources.uri import SourceUri
 
 log = logging.getLogger("edgedla.runtime.sources")
-
-
-def has_gstreamer() -> bool:
-    """Whether this OpenCV can read GStreamer pipelines. JetPack's can, the wheels of the package index cannot."""
-    try:
-        import cv2
-    except ImportError:
-        return False
-    for line in cv2.getBuildInformation().splitlines():
-        if line.strip().startswith("GStreamer:"):
-            return "YES" in line
-    return False
 
 
 def import_cv2() -> Any:
@@ -46,20 +33,20 @@ UNKNOWN_RATE = 25.0
 
 
 class OpenCvSource:
-    """cv2.VideoCapture of a GStreamer pipeline, a device, an address or a file.
+    """cv2.VideoCapture of a file; of a device or an address where there is no GStreamer.
 
     Attributes:
         live, recorded: for an http:// address known only once it is open, because it may be a film's.
     """
 
-    def __init__(self, uri: SourceUri, gstreamer: bool) -> None:
+    def __init__(self, uri: SourceUri) -> None:
         self.uri, self.pixels, self.rate = uri.text, "bgr", uri.rate
-        # Only files and the user's pipelines have an end; a camera whose stream ends is lost.
-        self._endless = uri.scheme not in ("file", "gst")
+        # A camera whose stream ends is lost.
+        self._endless = uri.scheme != "file"
         self.recorded = uri.scheme == "file"
         self.live = not self.recorded or uri.rate > 0 or uri.own_pace
         self._pace = Pace(0.0)
-        self._spec, self._gstreamer = uri, gstreamer
+        self._spec = uri
         self._capture: Any = None
         self._ahead: Any = None
         self._left, self._given = uri.frames or -1, 0
@@ -69,9 +56,7 @@ class OpenCvSource:
         u = self._spec
         if u.scheme == "file" and not os.path.isfile(u.place):
             raise DataError("no such file", where=u.place, hint="give a video file, a folder of images or a source URI")
-        if self._gstreamer:
-            capture = cv2.VideoCapture(opencv_pipeline(u, _on_jetson()), cv2.CAP_GSTREAMER)
-        elif u.scheme == "v4l2":
+        if u.scheme == "v4l2":
             capture = cv2.VideoCapture(u.place or "/dev/video0", cv2.CAP_V4L2)
             # One buffer: a longer queue in the driver would add to the age of frames.
             capture.set(cv2.CAP_PROP_BUFFERSIZE, 1)
@@ -93,7 +78,7 @@ class OpenCvSource:
                 raise DataError("OpenCV cannot open the source", where=u.text, hint=file)
             raise RunError("OpenCV cannot open the source", where=u.text, hint=camera)
         self._capture = capture
-        if u.scheme == "http" and not self._gstreamer and capture.get(cv2.CAP_PROP_FRAME_COUNT) > 1:
+        if u.scheme == "http" and capture.get(cv2.CAP_PROP_FRAME_COUNT) > 1:
             # A film states its number of frames; a camera does not.
             self._endless, self.recorded, self.live = False, True, u.rate > 0 or u.own_pace
         reported = float(capture.get(cv2.CAP_PROP_FPS))
@@ -130,14 +115,7 @@ class OpenCvSource:
             return None
         self._left -= 1
         self._given += 1
-        u = self._spec
-        if not self._gstreamer:
-            cv2 = import_cv2()
-            image = flipped(image, u.flip)
-            if u.width and u.height and image.shape[:2] != (u.height, u.width):
-                image = cv2.resize(image, (u.width, u.height), interpolation=cv2.INTER_AREA)
-        frame: np.ndarray = image
-        return frame
+        return sized(image, self._spec)
 
     def _again(self) -> Tuple[bool, Any]:
         """(ok, frame): restarts a file at its end and reads its first frame."""
@@ -176,6 +154,15 @@ def flipped(image: np.ndarray, how: str) -> np.ndarray:
     return np.asarray(cv2.flip(image, {"rotate-180": -1, "horizontal": 1, "vertical": 0}[how]))
 
 
+def sized(image: np.ndarray, uri: SourceUri) -> np.ndarray:
+    """The image flipped and in the size that the source's options ask for."""
+    image = flipped(image, uri.flip)
+    if not uri.width or image.shape[:2] == (uri.height, uri.width):
+        return image
+    cv2 = import_cv2()
+    return np.asarray(cv2.resize(image, (uri.width, uri.height), interpolation=cv2.INTER_AREA))
+
+
 class ImageSource:
     """One image, or the images of a folder in the order of their names, each in its own size unless the user gives one."""
 
@@ -210,7 +197,7 @@ class ImageSource:
 
     def _load(self, path: str) -> Optional[np.ndarray]:
         """The image; None if it is broken or was removed."""
-        cv2, u = import_cv2(), self._spec
+        cv2 = import_cv2()
         try:
             loaded = cv2.imread(path)
         except cv2.error:
@@ -221,10 +208,7 @@ class ImageSource:
                 self._broken.add(path)
                 log.warning("%s: not an image that OpenCV can read; it is skipped", path)
             return None
-        image = flipped(loaded, u.flip)
-        if u.width and image.shape[:2] != (u.height, u.width):
-            image = cv2.resize(image, (u.width, u.height), interpolation=cv2.INTER_AREA)
-        return image
+        return sized(loaded, self._spec)
 
     def read(self) -> Optional[np.ndarray]:
         if (
@@ -248,12 +232,3 @@ class ImageSource:
 
     def close(self) -> None:
         self._paths = []
-
-
-def _on_jetson() -> bool:
-    try:
-        from edgedla.targets.jetson import on_jetson
-    except ImportError:
-        # A bundle has no table of modules: it runs only on the module that its engines were built for.
-        return os.path.exists("/etc/nv_tegra_release")
-    return on_jetson()

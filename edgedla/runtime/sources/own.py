@@ -9,6 +9,7 @@ from typing import Any, Iterator, Optional, Tuple
 import numpy as np
 
 from edgedla.errors import EdgedlaError, RunError, described
+from edgedla.preprocess.yuv import frame_hw_of
 from edgedla.processes.python_files import function_of
 from edgedla.runtime.sources.base import check_image
 from edgedla.runtime.sources.uri import SourceUri
@@ -17,7 +18,7 @@ from edgedla.runtime.sources.uri import SourceUri
 class OwnSource:
     """Calls the function with the source's options (`rate`, `width`, `height`) and reads what it yields: a frame, or (frame,
     seconds since 1970 when it was captured). A frame is a uint8 array, (h, w, 3) in BGR, unless the function has an attribute
-    `pixels`: rgb or nv12.
+    `pixels`: rgb, or a kind of NV12 (nv12, nv12-full, nv12-709, nv12-709-full).
 
     Attributes:
         stamp_s: when the last frame was captured, if the function says so.
@@ -49,8 +50,7 @@ class OwnSource:
         self._ahead = self._next()
         if self._ahead is None:
             raise RunError("it yields no frame", where=self.uri)
-        h, w = self._ahead.shape[:2]
-        return (h * 2 // 3, w) if self.pixels == "nv12" else (h, w)
+        return frame_hw_of(self._ahead, self.pixels)
 
     def _next(self) -> Optional[np.ndarray]:
         assert self._frames is not None

@@ -114,7 +114,7 @@ class Reader:
     ) -> None:
         self._first: Optional[Source] = first
         self.uri = f"{name} ({first.uri})" if name else first.uri
-        self.live, self._pixels = first.live, first.pixels
+        self.live = first.live
         self._factory, self._options, self._handler, self._patient = factory, options, handler, patient
         self._lock = threading.Lock()
         self._stop, self._ended = threading.Event(), threading.Event()
@@ -224,7 +224,7 @@ class Reader:
                 self._over(_no_frame(source) if self._empty and not self.stopped else None, generation)
                 return
             self._empty = False
-            check_image(image, self._pixels, self.uri)
+            check_image(image, source.pixels, self.uri)
             backoff.good()
             with self._lock:
                 # After a stop another capture may have replaced this one.

@@ -34,8 +34,8 @@ def camera(name, uri, **options):
     return Capture(lambda: open_source(uri), CaptureOptions(), name, **options)
 
 
-def prepare(image, out=None):
-    row = image[0, 0]
+def prepare(image, out=None, pixels="bgr"):
+    row = np.resize(image[0, 0], ROW)
     if out is None:
         return {"x": np.array(row)}, GEOMETRY
     out[:] = row

@@ -191,7 +191,7 @@ def boxes(buffers, geometries):
 def test_crops_are_passed_to_the_second_model_with_their_parent(batch):
     seen, sizes = [], []
 
-    def crop_prepare(image, out=None):
+    def crop_prepare(image, out=None, pixels="bgr"):
         sizes.append(image.shape[:2])
         row = image[0, 0]
         if out is None:
@@ -239,7 +239,7 @@ def test_crops_of_crops_cover_all_parents_in_frame_coordinates():
 def test_a_stop_finishes_the_crops_of_detected_objects():
     seen = []
     second = engine(2.0, decode=lambda b, g: [[1] for _ in g])
-    second._prepare = lambda source: lambda image, out=None: ({"x": np.array(image[0, 0])}, None)
+    second._prepare = lambda source: lambda image, out=None, pixels="bgr": ({"x": np.array(image[0, 0])}, None)
     lanes = [
         lane(engine(1.0, decode=boxes), "a", name="objects"),
         lane(second, "a", name="crops", crops=CropRule("objects", ("car",), min_size=4)),

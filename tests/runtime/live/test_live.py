@@ -67,15 +67,15 @@ def test_pictures_come_at_most_at_the_rate_and_large_ones_are_scaled_down():
     assert cv2.imdecode(np.frombuffer(scene.jpeg(0.0), np.uint8), 1).shape == (24, 32, 3)
 
 
-@pytest.mark.parametrize("pixels", ["bgr", "rgb", "nv12"])
+@pytest.mark.parametrize("pixels", ["bgr", "rgb", "nv12", "nv12-709"])
 def test_boxes_lie_right_in_a_picture_that_was_scaled_down(pixels):
     from edgedla.runtime.outputs.draw import COLOURS, draw_scene
 
-    shape = (300, 400) if pixels == "nv12" else (200, 400, 3)
-    frame = Frame(0, np.full(shape, 128, np.uint8), 0.0)
+    shape = (300, 400) if pixels.startswith("nv12") else (200, 400, 3)
+    frame = Frame(0, np.full(shape, 128, np.uint8), 0.0, pixels=pixels)
     found = FrameResult(frame, (Detection((200, 100, 300, 160), 0.9, 0),), "DLA0", True, 1.0, 2.0)
     for width, scale in ((0, 1.0), (800, 1.0), (200, 0.5)):
-        image = draw_scene([found], pixels, width)
+        image = draw_scene([found], width)
         assert image.shape == (200 * scale, 400 * scale, 3)
         ys, xs = np.nonzero((image == COLOURS[0]).all(-1))
         assert abs(xs.max() - 300 * scale) <= 2

@@ -173,7 +173,7 @@ def test_an_event_of_a_class_uses_the_box_of_its_crop_or_frame():
 
 
 def test_nv12_frames_have_two_thirds_of_their_rows():
-    nv12 = dataclasses.replace(result(0, PERSON), frame=Frame(0, np.zeros((150, 200), np.uint8), 0.0))
+    nv12 = dataclasses.replace(result(0, PERSON), frame=Frame(0, np.zeros((150, 200), np.uint8), 0.0, pixels="nv12"))
     assert EventRule(zone=((0, 0.7), (1, 0.7), (1, 0.9), (0, 0.9))).objects(nv12)
 
 
