@@ -132,7 +132,7 @@ class CpuPreprocessor:
         self._swap = source != spec.colour
         self._table: Any = np.ascontiguousarray((table[::-1] if self._swap else table).T.reshape(1, 256, 3))
         self._bits = {1: np.uint8, 2: np.uint16, 4: np.float32}[table.dtype.itemsize]
-        self._cv2 = opencv() or None
+        self._cv2: Any = opencv() or None
         # The bars of a letterbox above and below the picture: one packed row, copied where the look-up would make it anew each time.
         bar = layout(spec.format, spec.dtype, (1, 3, 1, w), chip=spec.chip)
         grey = self._looked_up(self._canvas[:1]) if self._cv2 else None
