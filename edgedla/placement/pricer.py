@@ -48,8 +48,8 @@ class Pricer:
         problem = self.problem(remedies)
         return evaluate(problem, as_tensorrt_places(problem))
 
-    def problem(self, remedies: AbstractSet[str] = frozenset(), most_cores: int = 1) -> Problem:
+    def problem(self, remedies: AbstractSet[str] = frozenset()) -> Problem:
         """The placement problem of the network after these remedies, where TensorRT itself chooses each core's layers."""
         graph, verdicts = changed(self.graph, self.verdicts, remedies, self._needs)
         models = (Model(graph, verdicts, {}, 1.0),)
-        return problem_on(models, self.costs, self.platform, most_cores=most_cores).by_default()
+        return problem_on(models, self.costs, self.platform, most_cores=1).by_default()

@@ -20,11 +20,12 @@ from edgedla.placement.problem.problem import Problem
 from edgedla.placement.request import PlacementRequest
 from edgedla.placement.solvers.best import Best
 from edgedla.placement.solvers.bounds.fractional import alike
-from edgedla.placement.solvers.more_models.relaxed import part_of, weighed_bound, with_equal_cores
-from edgedla.placement.solvers.more_models.rounds import Rounds
+from edgedla.placement.solvers.more_models.relaxed import weighed_bound, with_equal_cores
 from edgedla.placement.solvers.more_models.solve_many import can_solve, solve_many
+from edgedla.placement.solvers.rounds import Rounds
 from edgedla.placement.solvers.solve import schedule_length, solve
 from edgedla.placement.solvers.stages import whole_model_starts
+from edgedla.placement.solvers.states.item_order import part_of
 from tests.placement.own_sums import is_legal, least_makespan, makespan
 from tests.placement.placement_problems import TIMES, checked, cost, problems
 from tests.placement.tiny_networks import tiny_triple

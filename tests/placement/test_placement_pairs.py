@@ -22,13 +22,13 @@ from edgedla.placement.problem.schedule_search import ScheduleSearch
 from edgedla.placement.request import PlacementRequest
 from edgedla.placement.solvers.best import Best
 from edgedla.placement.solvers.bounds.prices import Prices
-from edgedla.placement.solvers.more_models.rounds import Rounds, Way
+from edgedla.placement.solvers.fit_around import around, first_start, taken
+from edgedla.placement.solvers.rounds import Rounds, Way
 from edgedla.placement.solvers.solve import schedule_length, solve
 from edgedla.placement.solvers.states.frontier import Frontier
 from edgedla.placement.solvers.states.item_order import problem_of_model
 from edgedla.placement.solvers.states.state_arrays import StateArrays
 from edgedla.placement.solvers.two_models import pair_search as pair_search_module
-from edgedla.placement.solvers.two_models.fit_around import around, first_start, taken
 from edgedla.placement.solvers.two_models.greedy_pairs import simple_bounds
 from edgedla.placement.solvers.two_models.labels.label_rounds import LabelRounds
 from edgedla.placement.solvers.two_models.pair import Pair

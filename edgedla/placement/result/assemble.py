@@ -156,24 +156,16 @@ def _model(m: int, model: Model, problem: Problem, best: Evaluation, objective: 
     device_of: Dict[int, str] = {}
     for layer in graph.layers:
         i = item_of.get(layer.index)
+        costs: Mapping[str, Cost] = {}
         if i is None:
             # A folded layer is listed with the device of the layer that feeds it.
-            before = [device_of[x] for x in graph.predecessors(layer.index)]
-            device_of[layer.index] = before[0] if before else GPU
-            layers.append(
-                p.PlacedLayer(
-                    layer.index, layer.name, layer.type, device_of[layer.index], None, "folded", p.WHY["folded"], {}
-                )
-            )
-            continue
-        device_of[layer.index] = best.assignment[i]
-        first = layer.index == problem.items[i].layers[0]
-        layers.append(
-            p.PlacedLayer(
-                layer.index, layer.name, layer.type, best.assignment[i], region_of.get(i), *why[i],
-                problem.items[i].costs if first else {},
-            )
-        )  # fmt: skip
+            device = next((device_of[x] for x in graph.predecessors(layer.index)), GPU)
+            region, reason = None, ("folded", p.WHY["folded"])
+        else:
+            item, device = problem.items[i], best.assignment[i]
+            region, reason, costs = region_of.get(i), why[i], item.costs if layer.index == item.layers[0] else {}
+        device_of[layer.index] = device
+        layers.append(p.PlacedLayer(layer.index, layer.name, layer.type, device, region, *reason, costs))
     return p.PlacedModel(
         name=graph.name,
         sha256=graph.sha256,
@@ -218,11 +210,8 @@ def _separation_costs(m: int, problem: Problem, best: Evaluation) -> Tuple[p.Dev
 
 def _title(problem: Problem, name: str) -> str:
     """The baseline's title, with the names of the cores that may be used."""
-    return (
-        TITLES[name]
-        if "DLA0" in problem.cores
-        else TITLES[name].replace("DLA0, then DLA1", "DLA1").replace("DLA0", "DLA1")
-    )
+    title = TITLES[name]
+    return title if "DLA0" in problem.cores else title.replace("DLA0, then DLA1", "DLA1").replace("DLA0", "DLA1")
 
 
 def _timeline(kind: str, schedule: Schedule, problem: Problem) -> p.Timeline:

@@ -25,15 +25,16 @@ class DeviceSets(NamedTuple):
 
     def cheapest(self, term: np.ndarray) -> np.ndarray:
         """(sources, sets, weights): the least of a term (sources, devices, weights) over the devices of each set."""
-        every = np.arange(len(self.sets))[:, None, None]
-        least: np.ndarray = term[every, self.members].min(axis=2)
-        return least
+        return _least(term, self.members)
 
     def best(self, rest: np.ndarray) -> np.ndarray:
         """(sources, sets, weights): the least over all sets that include a set."""
-        every = np.arange(len(self.sets))[:, None, None]
-        least: np.ndarray = rest[every, self.beyond].min(axis=2)
-        return least
+        return _least(rest, self.beyond)
+
+
+def _least(of: np.ndarray, among: np.ndarray) -> np.ndarray:
+    least: np.ndarray = of[np.arange(len(among))[:, None, None], among].min(axis=2)
+    return least
 
 
 @lru_cache(maxsize=None)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
 from typing import Any, Sequence, Tuple
 
 from edgedla.costs.cost import Cost
@@ -52,35 +51,6 @@ def image(devices: Sequence[str], cores: Sequence[str]) -> Tuple[str, ...]:
         return tuple(devices)
     swap = dict(zip(cores, cores[::-1]))
     return tuple([swap.get(d, d) for d in devices])
-
-
-def equal_models(problem: Problem) -> Tuple[Tuple[int, int], ...]:
-    """Pairs (m, m + 1) of equal models at one rate: swapping their placements changes nothing."""
-    return tuple(
-        (m, m + 1)
-        for m in range(len(problem.models) - 1)
-        if problem.rates[m] == problem.rates[m + 1] and _shape(problem, m) == _shape(problem, m + 1)
-    )
-
-
-def _shape(problem: Problem, model: int) -> Tuple[Any, ...]:
-    """All data of a model that a solver reads, with indices relative to its first item."""
-    items_of_model = problem.items_of(model)
-    first = items_of_model[0] if items_of_model else 0
-    items = tuple(replace(problem.items[i], model=0, name="", reason="") for i in items_of_model)
-    flows = tuple(
-        (
-            None if f.producer is None else f.producer - first,
-            tuple(c - first for c in f.consumers),
-            f.is_output,
-            f.costs,
-        )
-        for f in problem.flows
-        if f.model == model
-    )
-    inside = set(items_of_model)
-    links = tuple((k.producer - first, k.consumer - first, k.costs) for k in problem.links if k.consumer in inside)
-    return items, flows, links
 
 
 def floor(problem: Problem, goal: Goal) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
-from typing import Callable, Dict, FrozenSet, Mapping, Sequence, Tuple
+from typing import Callable, Dict, Mapping, Sequence
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from edgedla.placement.problem.problem import Problem
 from edgedla.placement.solvers.bounds.fractional import engine_sets, floor_on
 from edgedla.placement.solvers.bounds.weights import bounds_of, climbed_weights, coarse_weights
 from edgedla.placement.solvers.states.frontier import Frontier
-from edgedla.placement.solvers.states.item_order import narrow_order, problem_of_model, problem_of_models, reordered
+from edgedla.placement.solvers.states.item_order import narrow_order, problem_of_model, reordered
 
 #: Most models for which a grid of weights is evaluated: each model triples the effort.
 MOST_MODELS = 4
@@ -44,23 +44,6 @@ def weighed_bound(problem: Problem, goal: Goal, known: float, deadline: Deadline
             bound = max(bound, climbed)
         least = min(least, bound)
     return least
-
-
-def part_of(problem: Problem, models: Sequence[int]) -> Tuple[Problem, Tuple[int, ...]]:
-    """(the problem of these models, ascending; the index of each of its items in the whole problem).
-
-    A schedule of all models, restricted to these, is a schedule of this problem: it uses no more engines.
-    """
-    members = tuple(i for m in models for i in problem.items_of(m))
-    at = {i: k for k, i in enumerate(members)}
-
-    def group(part: Problem, core: str, own: Tuple[int, ...]) -> Tuple[Tuple[int, ...], ...]:
-        formed = problem.grouping(problem, core, tuple(members[k] for k in own))
-        return tuple(tuple(at[i] for i in g) for g in formed)
-
-    cut = problem_of_models(problem, models)
-    part = replace(cut, grouping=group, defaults=None, slowdown=_least_slowdown(problem))
-    return part, members
 
 
 def with_equal_cores(problem: Problem) -> Problem:
@@ -94,14 +77,3 @@ def with_equal_cores(problem: Problem) -> Problem:
         for engines in map(frozenset, itertools.combinations(problem.devices, n))
     }
     return replace(problem, items=items, links=links, slowdown=slowdown)
-
-
-def _least_slowdown(problem: Problem) -> Mapping[FrozenSet[str], Mapping[str, float]]:
-    """Per set of engines, the minimum factors over its supersets: the other models may use more engines."""
-    devices = problem.devices
-    sets = [frozenset(s) for n in range(2, len(devices) + 1) for s in itertools.combinations(devices, n)]
-    least: Dict[FrozenSet[str], Dict[str, float]] = {}
-    for engines in sets:
-        holding = [s for s in sets if s >= engines]
-        least[engines] = {d: min(problem.factor(s, d) for s in holding) for d in devices}
-    return least

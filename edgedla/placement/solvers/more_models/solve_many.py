@@ -13,8 +13,9 @@ from edgedla.placement.problem.problem import Problem
 from edgedla.placement.solvers.best import Best
 from edgedla.placement.solvers.bounds.fractional import alike
 from edgedla.placement.solvers.busiest.solve_stream import solve_stream
-from edgedla.placement.solvers.more_models.relaxed import part_of, weighed_bound, with_equal_cores
-from edgedla.placement.solvers.more_models.rounds import Rounds
+from edgedla.placement.solvers.more_models.relaxed import weighed_bound, with_equal_cores
+from edgedla.placement.solvers.rounds import Rounds
+from edgedla.placement.solvers.states.item_order import part_of
 from edgedla.placement.solvers.two_models.solve_pair import can_solve as can_solve_pair
 from edgedla.placement.solvers.two_models.solve_pair import solve_pair
 from edgedla.vocabulary import GPU

@@ -12,7 +12,7 @@ from edgedla.placement.prediction.streams import Lane
 from edgedla.placement.problem.evaluate import evaluate
 from edgedla.placement.problem.goal import INFINITY, Goal, legal
 from edgedla.placement.problem.problem import Problem
-from edgedla.placement.solvers.more_models.rounds import MOVED
+from edgedla.placement.solvers.rounds import MOVED
 
 #: Mean relative increase of the period that a move may cause, at the start of a walk.
 STEP_BACK = 0.003

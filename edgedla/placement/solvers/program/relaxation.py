@@ -204,10 +204,7 @@ def _count_rows(r: Relaxation, core: str, possible: Sequence[int], count: int) -
         if (i, core) in r.x or any(p in before for p in problem.predecessors(i)):
             before.add(i)
     after: Set[int] = set()
-    successors: Dict[int, List[int]] = {}
-    for i in window:
-        for p in problem.predecessors(i):
-            successors.setdefault(p, []).append(i)
+    successors = _successors(problem, window)
     for i in reversed(window):
         if (i, core) in r.x or any(s in after for s in successors.get(i, ())):
             after.add(i)
@@ -295,11 +292,8 @@ def _ask_for_size(r: Relaxation) -> None:
 
 def _apart(problem: Problem, model: int, possible: Set[int]) -> Dict[int, Set[int]]:
     """For each possible item, the items reached from it through an item that is not possible."""
-    successors: Dict[int, List[int]] = {}
     items = problem.items_of(model)
-    for i in items:
-        for p in problem.predecessors(i):
-            successors.setdefault(p, []).append(i)
+    successors = _successors(problem, items)
     behind: Dict[int, Set[int]] = {}
     apart: Dict[int, Set[int]] = {}
     for i in reversed(items):
@@ -309,3 +303,12 @@ def _apart(problem: Problem, model: int, possible: Set[int]) -> Dict[int, Set[in
             behind[i] |= behind[s] | {s}
             apart[i] |= behind[s] if s not in possible else apart[s]
     return apart
+
+
+def _successors(problem: Problem, items: Sequence[int]) -> Dict[int, List[int]]:
+    """By item, those of `items` that read it."""
+    successors: Dict[int, List[int]] = {}
+    for i in items:
+        for p in problem.predecessors(i):
+            successors.setdefault(p, []).append(i)
+    return successors

@@ -10,7 +10,7 @@ from edgedla.placement.problem.evaluate import Evaluation, evaluate
 from edgedla.placement.problem.goal import GAP, INFINITY, SECOND_US, Goal, Solution, Value
 from edgedla.placement.problem.problem import Problem
 from edgedla.placement.solvers.best import Best
-from edgedla.placement.solvers.bounds.fractional import alike, engine_sets, equal_models, floor_on
+from edgedla.placement.solvers.bounds.fractional import alike, engine_sets, floor_on
 from edgedla.placement.solvers.program.highs import Linear, add
 from edgedla.placement.solvers.program.relaxation import Relaxation, relax, use_every_engine
 from edgedla.vocabulary import GPU
@@ -150,11 +150,6 @@ def _objective(r: Relaxation, goal: Goal, known: float) -> None:
         r.model.at_most(spent, known)
         return
     use_every_engine(r)
-    for one, other in equal_models(problem):
-        if goal.bound_of(one) != goal.bound_of(other):
-            continue
-        # Breaks symmetry of equal models: keeps the variant with more of the first model on the GPU.
-        r.model.at_least(add(dict(r.latency.get((one, GPU), {})), r.latency.get((other, GPU), {}), -1.0))
     # Excludes assignments that are no better than the best known.
     top = r.model.column(cost=1.0, upper=known)
     for device in r.devices:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import replace
-from typing import Any, Dict, FrozenSet, Iterator, List, NamedTuple, Sequence, Tuple
+from typing import Any, Dict, FrozenSet, Iterator, List, Mapping, NamedTuple, Sequence, Tuple
 
 from edgedla.placement.deadline import NEVER, Deadline
 from edgedla.placement.problem.problem import Problem
@@ -111,12 +112,20 @@ def reordered(problem: Problem, order: Sequence[int]) -> Problem:
     return replace(problem, items=tuple(problem.items[i] for i in order), flows=flows, links=links)
 
 
-def problem_of_models(problem: Problem, models: Sequence[int]) -> Problem:
-    """The items, flows and links of these models, ascending, counted from their first item; grouping is that of the whole."""
+def part_of(problem: Problem, models: Sequence[int]) -> Tuple[Problem, Tuple[int, ...]]:
+    """(the problem of these models, ascending, one frame of each; the index of each of its items in the whole problem).
+
+    A schedule of all models, restricted to these, is a schedule of this problem: it uses no more engines.
+    """
     members = tuple(i for m in models for i in problem.items_of(m))
     at = {i: k for k, i in enumerate(members)}
     model_at = {m: k for k, m in enumerate(models)}
-    return replace(
+
+    def group(part: Problem, core: str, own: Tuple[int, ...]) -> Tuple[Tuple[int, ...], ...]:
+        formed = problem.grouping(problem, core, tuple(members[k] for k in own))
+        return tuple(tuple(at[i] for i in g) for g in formed)
+
+    part = replace(
         problem,
         items=tuple(replace(problem.items[i], model=model_at[problem.items[i].model]) for i in members),
         flows=tuple(
@@ -132,14 +141,29 @@ def problem_of_models(problem: Problem, models: Sequence[int]) -> Problem:
         links=tuple(
             replace(k, producer=at[k.producer], consumer=at[k.consumer]) for k in problem.links if k.consumer in at
         ),
+        grouping=group,
         models=tuple(problem.models[m] for m in models),
         rates=(1.0,) * len(models),
+        slowdown=_least_slowdown(problem),
+        defaults=None,
     )
+    return part, members
 
 
 def problem_of_model(problem: Problem, model: int) -> Problem:
     """The items, flows and links of one model, counted from its first item."""
-    return problem_of_models(problem, (model,))
+    return part_of(problem, (model,))[0]
+
+
+def _least_slowdown(problem: Problem) -> Mapping[FrozenSet[str], Mapping[str, float]]:
+    """Per set of engines, the minimum factors over its supersets: the other models may use more engines."""
+    devices = problem.devices
+    sets = [frozenset(s) for n in range(2, len(devices) + 1) for s in itertools.combinations(devices, n)]
+    least: Dict[FrozenSet[str], Dict[str, float]] = {}
+    for engines in sets:
+        holding = [s for s in sets if s >= engines]
+        least[engines] = {d: min(problem.factor(s, d) for s in holding) for d in devices}
+    return least
 
 
 def _narrow(orders: _Orders, deadline: Deadline) -> Sequence[int]:

@@ -12,7 +12,6 @@ import numpy as np
 
 from edgedla.placement.deadline import Deadline
 from edgedla.placement.problem.evaluate import Evaluation
-from edgedla.placement.solvers.best import HANDED_OUT
 from edgedla.placement.solvers.bounds.prices import Prices
 from edgedla.placement.solvers.bounds.weights import STEPS, moved, of_model
 from edgedla.placement.solvers.busiest.loads_ahead import POINTS, LoadsAhead
@@ -21,6 +20,9 @@ from edgedla.placement.solvers.busiest.rows import row_maxima
 from edgedla.placement.solvers.states.state_graph import StateGraph
 from edgedla.placement.solvers.two_models.greedy_pairs import simple_bounds
 from edgedla.placement.solvers.two_models.pair import Pair
+
+#: Pairs handed to the rounds, which take 1 to 3 ms each. From 12 of them HRNet + YOLOv3-tiny on Xavier ends 0.8 % above the optimum.
+OFFERED = 60
 
 
 class Placements(NamedTuple):
@@ -81,7 +83,7 @@ class AnyOrder:
     def pairs(self) -> List[Evaluation]:
         """The shortest pairs below the limit, if order did not matter."""
         lengths, pair, met = self._lengths(), self._pair, []
-        for at in np.argsort(lengths, axis=None, kind="stable")[:HANDED_OUT]:
+        for at in np.argsort(lengths, axis=None, kind="stable")[:OFFERED]:
             ks = np.unravel_index(at, lengths.shape)
             choices = [self._of[m].choices(int(ks[m])) for m in (0, 1)]
             if lengths[ks] < self.limit and choices[0] is not None and choices[1] is not None:

@@ -14,9 +14,9 @@ from edgedla.placement.solvers.best import HANDED_OUT, Best
 from edgedla.placement.solvers.bounds.prices import Prices
 from edgedla.placement.solvers.bounds.weights import climbed_weights, coarse_weights, of_model
 from edgedla.placement.solvers.busiest.pooled_cores import LEAST_STEP
-from edgedla.placement.solvers.more_models.rounds import Rounds, Way
+from edgedla.placement.solvers.fit_around import around, taken
+from edgedla.placement.solvers.rounds import Rounds, Way
 from edgedla.placement.solvers.two_models.any_order import AnyOrder
-from edgedla.placement.solvers.two_models.fit_around import around, taken
 from edgedla.placement.solvers.two_models.greedy_pairs import best_pairs
 from edgedla.placement.solvers.two_models.labels.label_rounds import LabelRounds
 from edgedla.placement.solvers.two_models.pair import Pair

@@ -9,17 +9,16 @@ import numpy as np
 
 from edgedla.placement.deadline import Deadline
 from edgedla.placement.problem.evaluate import Evaluation, evaluate
-from edgedla.placement.problem.goal import legal
+from edgedla.placement.problem.goal import INFINITY, legal
 from edgedla.placement.problem.problem import Problem
 from edgedla.placement.problem.schedule import Bar, shortest_schedule
 from edgedla.placement.solvers.best import Best
 from edgedla.placement.solvers.bounds.fractional import alike
 from edgedla.placement.solvers.bounds.prices import Prices
-from edgedla.placement.solvers.more_models.relaxed import part_of
+from edgedla.placement.solvers.fit_around import Taken, around, taken
 from edgedla.placement.solvers.states.frontier import Frontier
-from edgedla.placement.solvers.states.item_order import narrow_order, problem_of_model, reordered
+from edgedla.placement.solvers.states.item_order import narrow_order, part_of, problem_of_model, reordered
 from edgedla.placement.solvers.states.state_arrays import StateArrays
-from edgedla.placement.solvers.two_models.fit_around import Taken, around, taken
 from edgedla.vocabulary import GPU
 
 #: Numbers of items that a move takes, and most placements that moves of the borders give.
@@ -133,7 +132,7 @@ class Rounds:
         # With two models each turn is around one alone, which may run sooner or later; more need many moves.
         movable = 1 if len(self.order) == 2 else PAIRS * TRIED
         while not until.passed and self.best.value > target:
-            best = sorted(self._lengths, key=lambda a: (self._lengths[a], a))
+            best = sorted((a for a, us in self._lengths.items() if us < INFINITY), key=lambda a: (self._lengths[a], a))
             turns = [(m, a) for a in best[:PAIRS] for m in self._models if (m, a) not in self._turned]
             if turns:
                 self._turned.update(turns)
@@ -150,12 +149,14 @@ class Rounds:
                     self._place(m, moved, few=True)
 
     def _look_at(self, evaluation: Evaluation) -> None:
-        """Records a placement and the length of its schedule, if it is legal."""
-        if evaluation.assignment in self._lengths or self.best.offer(evaluation) is None:
+        """Records a placement and the length of its schedule; infinity where it is not legal, or too long to continue from."""
+        if evaluation.assignment in self._lengths:
             return
-        schedule = shortest_schedule(self.problem, evaluation, self.deadline)
-        if len(schedule.bars) <= SEGMENTS * len(self.order):
-            self._lengths[evaluation.assignment] = schedule.length_us
+        self._lengths[evaluation.assignment] = INFINITY
+        if self.best.offer(evaluation) is not None:
+            schedule = shortest_schedule(self.problem, evaluation, self.deadline)
+            if len(schedule.bars) <= SEGMENTS * len(self.order):
+                self._lengths[evaluation.assignment] = schedule.length_us
 
     def _grown(self, order: Sequence[int]) -> List[Tuple[float, Assignment]]:
         """(end, placement) of the results of placing the models in this order."""
