@@ -27,6 +27,8 @@ from typing import ClassVar, Dict, Optional, Tuple, Type
 
 #: Exit code where neither yes nor no is shown: too few samples for the drop, or samples that notice nothing.
 NOT_SHOWN_CODE = 7
+#: What a user's own code may end with: its `sys.exit(0)` is no success of the command. Ctrl-C stays the user's.
+RAISED_BY_OWN_CODE: Tuple[Type[BaseException], ...] = (Exception, SystemExit, GeneratorExit)
 _LINE_END = re.compile("\n(?!  )")
 
 

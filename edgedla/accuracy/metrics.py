@@ -10,7 +10,7 @@ import numpy as np
 
 from edgedla.accuracy.scores.intervals import bootstrap, mean_interval, paired, wilson
 from edgedla.accuracy.scores.labels import IGNORED, Fault, class_fault, mask_fault, require_fitting
-from edgedla.errors import DataError, EdgedlaError, RunError, UsageError, described
+from edgedla.errors import RAISED_BY_OWN_CODE, DataError, EdgedlaError, RunError, UsageError, described
 from edgedla.processes.python_files import function_of, source_digest
 from edgedla.quantization.dot import dot
 from edgedla.quantization.samples import Samples
@@ -270,7 +270,7 @@ def metric_of(text: str, more: Optional[Mapping[str, Metric]] = None) -> Metric:
             return float(score(dict(outputs), label))
         except EdgedlaError:
             raise
-        except (Exception, SystemExit) as e:
+        except RAISED_BY_OWN_CODE as e:
             raise RunError(
                 f"the metric fails: {described(e)}", where=text,
                 hint="it is called as function(outputs, label) and returns a number; outputs: name -> array",

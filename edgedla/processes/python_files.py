@@ -9,7 +9,7 @@ import sys
 from types import ModuleType
 from typing import Any, Callable, Union
 
-from edgedla.errors import UsageError, described
+from edgedla.errors import RAISED_BY_OWN_CODE, UsageError, described
 from edgedla.io.files import sha256_of
 
 
@@ -51,7 +51,7 @@ def function_of(text: str, what: str) -> Callable[..., Any]:
         module = import_file(place, _name(place, what)) if place.endswith(".py") else importlib.import_module(place)
     except SyntaxError as e:
         raise UsageError(f"line {e.lineno} is not valid Python: {e.msg}", where=e.filename or place) from e
-    except (Exception, SystemExit) as e:
+    except RAISED_BY_OWN_CODE as e:
         hint = None if place.endswith(".py") else "is its folder on PYTHONPATH? FILE.py:function needs none"
         raise UsageError(f"the {what} cannot be imported: {described(e)}", where=text, hint=hint) from e
     function = getattr(module, name, None)

@@ -14,7 +14,7 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Seque
 import torch
 from torch import nn
 
-from edgedla.errors import EnvironmentMissing, UsageError
+from edgedla.errors import RAISED_BY_OWN_CODE, EnvironmentMissing, ModelError, UsageError
 from edgedla.importers.model_file.port_names import name_ports
 from edgedla.importers.model_file.value_names import graphs_in
 from edgedla.importers.shared_parameters import read_directly
@@ -126,9 +126,16 @@ def forward_inputs(module: nn.Module, example_inputs: Inputs) -> Tuple[Tuple[Any
 
 @contextlib.contextmanager
 def evaluating(module: nn.Module) -> Iterator[None]:
-    """Sets evaluation mode within the `with` block; afterwards each part has its former mode again."""
+    """Sets evaluation mode within the `with` block; afterwards each part has its former mode again.
+
+    Raises:
+        ModelError: the module's own eval() fails.
+    """
     before = [(m, m.training) for m in module.modules()]
-    module.eval()
+    try:
+        module.eval()
+    except RAISED_BY_OWN_CODE as e:
+        raise ModelError(f"eval() of the module fails: {type(e).__name__}: {e}") from e
     try:
         yield
     finally:
@@ -173,7 +180,7 @@ def _torchscript(
             torch.onnx.export(
                 module, args, stream, dynamo=False, opset_version=opset, input_names=list(names), do_constant_folding=True
             )  # fmt: skip
-    except (Exception, SystemExit) as e:
+    except RAISED_BY_OWN_CODE as e:
         raise export_failure(e, recorder.calls[-1] if recorder.calls else None) from e
     model = onnx.load_model_from_string(stream.getvalue())
     if recorder.autocast:
@@ -197,11 +204,11 @@ def _dynamo(module: nn.Module, args: Tuple[Any, ...], names: Sequence[str], opse
         raise EnvironmentMissing("the dynamo exporter needs onnxscript", hint="pip install 'edgedla[torch]'") from e
     try:
         program = _exported(torch.export.export(module, args, strict=False), args, names, opset)
-    except (Exception, SystemExit):
+    except RAISED_BY_OWN_CODE:
         # Given the module itself, torch.onnx.export has other ways to capture it, and names what fails.
         try:
             program = _exported(module, args, names, opset)
-        except (Exception, SystemExit) as e:
+        except RAISED_BY_OWN_CODE as e:
             raise export_failure(e, None) from e
     model = program.model_proto
     _mend_places(model, _places(module, args))

@@ -10,7 +10,7 @@ import re
 import sys
 from typing import Any, List, Mapping, Optional, Sequence, Tuple
 
-from edgedla.errors import EnvironmentMissing, ModelError, UsageError
+from edgedla.errors import RAISED_BY_OWN_CODE, EnvironmentMissing, ModelError, UsageError
 from edgedla.vocabulary import did_you_mean
 
 _NAME = re.compile(r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$")
@@ -130,7 +130,7 @@ def _made(text: str, torch: Any) -> Any:
         if e.name is not None and (name == e.name or name.startswith(e.name + ".")):
             raise UsageError(f"there is no Python module {name}", where=text, hint="see sys.path, or install it") from e
         raise ModelError(f"{name} cannot be imported: {e}", where=text) from e
-    except (Exception, SystemExit) as e:
+    except RAISED_BY_OWN_CODE as e:
         raise ModelError(f"{name} cannot be imported: {type(e).__name__}: {e}", where=text) from e
     for part in attribute.split("."):
         if not hasattr(value, part):
@@ -144,7 +144,7 @@ def _made(text: str, torch: Any) -> Any:
         raise UsageError(f"{attribute} is {type(value).__name__}", where=text, allowed="a function without arguments")
     try:
         return value()
-    except (Exception, SystemExit) as e:
+    except RAISED_BY_OWN_CODE as e:
         raise ModelError(f"{attribute}() fails: {type(e).__name__}: {e}", where=text) from e
 
 

@@ -91,6 +91,8 @@ ORIN = ["--target", "agx-orin-64gb"]
     [
         ("raise SystemExit(0)", "pass", "pass", "cannot be imported: SystemExit: 0"),
         ("pass", "pass", "sys.exit('all done')", "make() fails: SystemExit: all done"),
+        ("pass", "pass", "raise GeneratorExit", "make() fails: GeneratorExit: "),
+        ("pass", "pass", "Net.eval = None", "eval() of the module fails: TypeError"),
         ("pass", "raise SystemExit(0)", "pass", "PyTorch cannot export the module: 0"),
         ("pass", "raise SystemExit", "pass", "PyTorch cannot export the module: SystemExit"),
     ],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Callable, List
 
-from edgedla.errors import EdgedlaError, RunError, described
+from edgedla.errors import RAISED_BY_OWN_CODE, EdgedlaError, RunError, described
 from edgedla.runtime.frames import Result
 
 
@@ -24,7 +24,7 @@ def call(function: Callable[..., Any], name: str, *arguments: object) -> List[Re
         return checked_results(function(*arguments), name)
     except EdgedlaError:
         raise
-    except (Exception, SystemExit) as e:
+    except RAISED_BY_OWN_CODE as e:
         raise RunError(f"the decoder fails: {described(e)}", where=name) from e
 
 

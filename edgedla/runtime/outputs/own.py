@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, Dict
 
-from edgedla.errors import EdgedlaError, RunError, UsageError, described
+from edgedla.errors import RAISED_BY_OWN_CODE, EdgedlaError, RunError, UsageError, described
 from edgedla.processes.python_files import function_of
 from edgedla.runtime.frames import FrameResult
 
@@ -31,7 +31,7 @@ class Own:
             return function(*arguments)
         except EdgedlaError:
             raise
-        except (Exception, SystemExit) as e:
+        except RAISED_BY_OWN_CODE as e:
             raise RunError(f"the output fails: {described(e)}", where=self._name) from e
 
     def write(self, result: FrameResult) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Iterator, Optional, Tuple
 
 import numpy as np
 
-from edgedla.errors import EdgedlaError, RunError, described
+from edgedla.errors import RAISED_BY_OWN_CODE, EdgedlaError, RunError, described
 from edgedla.preprocess.yuv import frame_hw_of
 from edgedla.processes.python_files import function_of
 from edgedla.runtime.sources.base import check_image
@@ -42,7 +42,7 @@ class OwnSource:
             frames = self._function(**{name: value for name, value in given.items() if name in takes})
         except EdgedlaError:
             raise
-        except (Exception, SystemExit) as e:
+        except RAISED_BY_OWN_CODE as e:
             raise RunError(f"the source fails: {described(e)}", where=self.uri) from e
         if not isinstance(frames, Iterable):
             raise RunError(f"it returned {type(frames).__name__}", where=self.uri, allowed="a generator of frames")
@@ -58,7 +58,7 @@ class OwnSource:
             item = next(self._frames, None)
         except EdgedlaError:
             raise
-        except (Exception, SystemExit) as e:
+        except RAISED_BY_OWN_CODE as e:
             raise RunError(f"the source fails: {described(e)}", where=self.uri) from e
         image, self.stamp_s = item if isinstance(item, tuple) and len(item) == 2 else (item, None)
         if image is not None:
