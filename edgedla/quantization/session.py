@@ -129,6 +129,8 @@ def open_session(
     # Simulated INT8 is Q/DQ pairs around float operators. Fusing them into integer kernels would change the results,
     # and on older CPUs with saturating 8-bit products make them worse.
     options.add_session_config_entry("session.disable_quant_qdq", "1")
+    # Two pairs in a row round twice. ONNX Runtime 1.19 also fails on a pair whose scales are of two types.
+    options.add_session_config_entry("session.disable_double_qdq_remover", "1")
     # Spinning threads would take the cores from the other stages of a chain.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     # The default uses every core of the machine, even those that the process may not use.
