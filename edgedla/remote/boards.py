@@ -95,9 +95,7 @@ def module_of(board: BoardEntry) -> str:
         return module_for(target).id
     except (ValueError, KeyError, TypeError, StopIteration, UsageError) as e:
         raise EnvironmentMissing(
-            "the board does not tell its module",
-            where=f"board {board.name}",
-            hint=f"edgedla board doctor {board.name}",
+            "the board does not tell its module", where=f"board {board.name}", hint=f"edgedla board doctor {board.name}"
         ) from e
 
 

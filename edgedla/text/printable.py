@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import math
 import re
-from typing import Any, Callable, Optional, Union
+from typing import Any, Callable, Optional, TextIO, Union
 
 _TURNS = "\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069"
 _CONTROL = re.compile(f"[\x00-\x1f\x7f-\x9f{_TURNS}\ud800-\udfff]")
@@ -40,6 +40,20 @@ def printable_text(text: str) -> str:
         # A JSON document is; the pattern takes four times as long to say so.
         return text
     return _IN_TEXT.sub(lambda m: ascii(m.group())[1:-1], text)
+
+
+class Printed:
+    """A stream for a user's own code: what it writes goes to `to` as `printable_text`. A bar of progress may return its line."""
+
+    def __init__(self, to: TextIO) -> None:
+        self._to = to
+
+    def write(self, text: str) -> int:
+        self._to.write("\r".join(map(printable_text, text.split("\r"))))
+        return len(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._to, name)
 
 
 def without_credentials(text: str) -> str:

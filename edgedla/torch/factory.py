@@ -11,6 +11,7 @@ import sys
 from typing import Any, List, Mapping, Optional, Sequence, Tuple
 
 from edgedla.errors import RAISED_BY_OWN_CODE, EnvironmentMissing, ModelError, UsageError
+from edgedla.text.printable import Printed
 from edgedla.vocabulary import did_you_mean
 
 _NAME = re.compile(r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$")
@@ -56,7 +57,8 @@ def onnx_of_factory(
     torch = import_torch()
     library = _LIBRARY.match(text)
     # What the user's code prints is no part of our answer.
-    with contextlib.redirect_stdout(sys.stderr):
+    own: Any = Printed(sys.stderr)
+    with contextlib.redirect_stdout(own), contextlib.redirect_stderr(own):
         made = _of_library(text, library, torch) if library else _made(text, torch)
     module, inputs = made if isinstance(made, tuple) and len(made) == 2 else (made, None)
     if not isinstance(module, torch.nn.Module):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 import time
 from pathlib import Path
-from typing import List
+from typing import Any, List
 
 import pytest
 from hypothesis import given
@@ -16,7 +17,7 @@ from edgedla.accuracy.evaluate import Evaluation, Score
 from edgedla.cli.main import exit_code_of
 from edgedla.reports.quantization.text import db, evaluation_text
 from edgedla.runtime.decode.detections import Detection
-from edgedla.text.printable import number, rounded, short, without_credentials
+from edgedla.text.printable import Printed, number, rounded, short, without_credentials
 from tests.models import node, onnx_model, save
 
 
@@ -102,3 +103,20 @@ def test_high_frame_rates_of_a_prediction_are_written_without_an_exponent(
         assert "e+0" not in capsys.readouterr().out
     assert exit_code_of(["place", path, "--target", "agx-orin-64gb", "--objective", "energy", "--fps", "1000000"]) == 1
     assert capsys.readouterr().err.endswith("frames/s\n  Loosen a limit.\n"), "the GPU is allowed"
+
+
+@pytest.mark.parametrize(
+    ("printed", "shown"),
+    [
+        ("\x1b[2Jgone\x9b\u202e\n", "\\x1b[2Jgone\\x9b\\u202e\n"),
+        ("\x1b[1mloud\x1b[0m\n", "\x1b[1mloud\x1b[0m\n"),
+        ("\r 10 %\r 20 %", "\r 10 %\r 20 %"),
+    ],
+)
+def test_what_own_code_prints_shows_orders_to_the_terminal(
+    printed: str, shown: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own: Any = Printed(sys.stderr)
+    print(printed, end="", file=own, flush=True)
+    assert own.isatty() == sys.stderr.isatty()
+    assert capsys.readouterr().err == shown

@@ -168,3 +168,17 @@ def test_a_network_that_a_library_lacks_is_refused_with_the_nearest(user_package
     assert "did you mean" in capsys.readouterr().err
     assert exit_code_of(["check", "torchvision:ssd300_vgg16", *ORIN]) == 2
     assert "--shapes" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_what_a_factory_prints_gives_the_terminal_no_order(
+    stream: str, user_package: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = (user_package / "user_nets.py").read_text()
+    (user_package / f"to_{stream}.py").write_text(f"{text}\n\nimport sys\n\nsys.{stream}.write('\\x1b[2Jhere')\n")
+    name = f"to_{stream}:small_with_inputs"
+    assert exit_code_of(["layers", name, "--target", "orin", "--format", "json"]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out)
+    assert "\\x1b[2Jhere" in err
+    assert "\x1b" not in err

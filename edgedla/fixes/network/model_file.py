@@ -9,13 +9,7 @@ from typing import Any, Iterable, Iterator, List, Mapping, Optional, Sequence, T
 
 from edgedla.errors import ModelError
 from edgedla.fixes.network.library import onnx_ir
-from edgedla.fixes.network.network import (
-    MISSING_DATA,
-    MOST_READ_ELEMENTS,
-    data_of,
-    has_data,
-    tensor_path,
-)
+from edgedla.fixes.network.network import MISSING_DATA, MOST_READ_ELEMENTS, data_of, has_data, tensor_path
 from edgedla.fixes.network.plugins import is_plugin
 from edgedla.fixes.network.sound import require_sound_nodes
 from edgedla.graph.open_sizes import no_shape_text

@@ -25,12 +25,7 @@ COORDINATES = {
     "half_pixel": "HALF_PIXEL",
     "asymmetric": "ASYMMETRIC",
 }
-ROUNDING = {
-    "floor": "FLOOR",
-    "ceil": "CEIL",
-    "round_prefer_floor": "HALF_DOWN",
-    "round_prefer_ceil": "HALF_UP",
-}
+ROUNDING = {"floor": "FLOOR", "ceil": "CEIL", "round_prefer_floor": "HALF_DOWN", "round_prefer_ceil": "HALF_UP"}
 
 
 class ResizeLayer:

@@ -162,11 +162,7 @@ OUTPUTS: Mapping[str, Output] = {
         lambda c: (c.outputs.rtsp, tuple(c.named_sources) if c.outputs.rtsp.url else ()),
         draws=True,
     ),
-    "call": Output(
-        lambda c: bool(c.outputs.call),
-        lambda c, _: Own(c.outputs.call),
-        lambda c: c.outputs.call,
-    ),
+    "call": Output(lambda c: bool(c.outputs.call), lambda c, _: Own(c.outputs.call), lambda c: c.outputs.call),
     # Made by the sources themselves, which have the encoded stream.
     "record": Output(
         lambda c: False,
