@@ -1,15 +1,16 @@
 """FLOAT models as FP16 on TensorRT 11, converted by edgedla, against FP16 builds of TensorRT 10.3: layers and multiply-accumulates on
 the DLA, and the error of the conversion.
 
-    python benchmarks/bench_fp16_conversion.py FOLDER -o benchmarks/results/fp16_conversion.json [--error] [--deploy] [--part K/N]
+    python benchmarks/bench_fp16_conversion.py FOLDER -o OUT.json [--error] [--verbs fix deploy] [--part K/N]
+    python benchmarks/bench_fp16_conversion.py --join PART.json... -o benchmarks/results/typed_kept.json
 
 Models without weights get seeded random ones, scaled down where the values of convolutions grow beyond those of trained networks:
 random weights alone make sums grow from block to block beyond what FLOAT16 holds, and such nodes stay FLOAT. --error (relative L2 of the
 worst output, seeded random input) takes minutes.
---deploy: `fix` and `deploy` (random samples, place dla) too, one command each: what they leave on the DLA, as a share of 10.3's, and
+--verbs: `fix`, `deploy` (random samples, place dla) or both, one command each: what they leave on the DLA, as a share of 10.3's, and
 the answer of `deploy`.
 --trained: percent of held-out digits that the trained networks of FOLDER name rightly, in FLOAT and converted.
---part 2/8 takes every eighth model from the second on; join_rows.py joins the files.
+--part 2/8 takes every eighth model from the second on; --join makes one row per model of the parts.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import math
 import tempfile
 import time
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Sequence
 
 import numpy as np
 import onnx
@@ -107,10 +108,11 @@ def settled(path: Path) -> Any:
     return model
 
 
-def verbs(path: Path, of_10_3: float) -> Dict[str, Any]:
+def verbs(path: Path, of_10_3: float, wanted: Sequence[str]) -> Dict[str, Any]:
     """`fix`, and `deploy` of the model as it is, on TensorRT 11: layers and share of the work on the DLA, answer, error, CPU seconds.
 
     Args:
+        wanted: "fix", "deploy" or both.
         of_10_3: share of the multiply-accumulates on the DLA with TensorRT 10.3.
     """
     model = settled(path)
@@ -118,24 +120,28 @@ def verbs(path: Path, of_10_3: float) -> Dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, path.name)
         onnx.save(whole_proto(model), str(file), save_as_external_data=True, location="weights.bin")
-        began = time.process_time()
-        result = edgedla.fix(file, **NEW)
-        fixed = result.after
-        row["fix"] = {
-            "layers_dla": fixed.layers_dla, "layers": fixed.layers, "macs_dla": round(fixed.share_macs_dla, 4),
-            "macs_of_10_3": round(fixed.share_macs_dla / of_10_3, 4) if of_10_3 else None, "types": result.types,
-            "cpu_s": round(time.process_time() - began, 1),
-        }  # fmt: skip
-        began = time.process_time()
-        done = edgedla.deploy(file, Path(folder, "out"), data="random", place="dla", backend="host", **NEW)
-        build, score = done.best.predicted["check"], done.score
-        row["deploy"] = {
-            "layers_dla": build["layers_dla"], "layers": build["layers"], "macs_dla": build["share_macs_dla"],
-            "macs_of_10_3": round(build["share_macs_dla"] / of_10_3, 4) if of_10_3 else None,
-            "accepted": done.accepted, "metric": score["metric"], "value": round(float(score["value"]), 5),
-            "reference": score.get("reference", "FP32"), "precision": done.best.precision,
-            "cpu_s": round(time.process_time() - began, 1),
-        }  # fmt: skip
+        if "fix" in wanted:
+            began = time.process_time()
+            result = edgedla.fix(file, **NEW)
+            fixed, seconds = result.after, time.process_time() - began
+            fixed_10_3 = edgedla.fix(file, prove=False, **OLD).after.share_macs_dla
+            row["fix"] = {
+                "layers_dla": fixed.layers_dla, "layers": fixed.layers, "macs_dla": round(fixed.share_macs_dla, 4),
+                "macs_of_10_3": round(fixed.share_macs_dla / of_10_3, 4) if of_10_3 else None,
+                "macs_of_10_3_fixed": round(fixed.share_macs_dla / fixed_10_3, 4) if fixed_10_3 else None,
+                "types": result.types, "cpu_s": round(seconds, 1),
+            }  # fmt: skip
+        if "deploy" in wanted:
+            began = time.process_time()
+            done = edgedla.deploy(file, Path(folder, "out"), data="random", place="dla", backend="host", **NEW)
+            build, score = done.best.predicted["check"], done.score
+            row["deploy"] = {
+                "layers_dla": build["layers_dla"], "layers": build["layers"], "macs_dla": build["share_macs_dla"],
+                "macs_of_10_3": round(build["share_macs_dla"] / of_10_3, 4) if of_10_3 else None,
+                "accepted": done.accepted, "metric": score["metric"], "value": round(float(score["value"]), 5),
+                "reference": score.get("reference", "FP32"), "precision": done.best.precision,
+                "cpu_s": round(time.process_time() - began, 1),
+            }  # fmt: skip
     return row
 
 
@@ -169,28 +175,68 @@ def accuracy_of(path: Path, folder: Path) -> List[float]:
 
 
 def summary_of(rows: List[Dict[str, Any]]) -> Dict[str, Any]:
-    """Means over networks, none counted for more than 10.3 has; models with less than that, and the share that they keep."""
+    """Means over networks, none counted for more than 10.3 has; models with less than that, and the share that they keep; standalone
+    passes on 10.3 and on TensorRT 11; answers of `deploy`."""
     summary: Dict[str, Any] = {"models": len(rows), "failed": sum("failed" in r for r in rows)}
-    for way in ("check", "fix", "deploy"):
-        found = {r["model"]: (r if way == "check" else r.get(way, {})).get("macs_of_10_3") for r in rows}
+    ways = {"check": (None, "of_10_3"), "fix": ("fix", "of_10_3"), "deploy": ("deploy", "of_10_3")}
+    for way, (verb, of) in {**ways, "fix_of_fixed": ("fix", "of_10_3_fixed")}.items():
+        found = {r["model"]: (r if verb is None else r.get(verb, {})).get(f"macs_{of}") for r in rows}
         shares = {name: min(share, 1.0) for name, share in found.items() if share is not None}
         if shares:
             summary[f"mean_macs_of_10_3_{way}"] = round(sum(shares.values()) / len(shares), 4)
+            summary[f"of_{way}"] = len(shares)
             summary[f"losses_{way}"] = {name: share for name, share in shares.items() if share < 0.9995}
+    for way in ("standalone", "standalone_fixed"):
+        passes = [(r["model"], *r[way]) for r in rows if way in r]
+        summary[way] = [sum(old is True for _, old, _ in passes), sum(new is True for _, _, new in passes)]
+        summary[f"{way}_lost"] = [name for name, old, new in passes if old is True and new is not True]
+    accepted = {r["model"]: r["deploy"]["accepted"] for r in rows if "deploy" in r}
+    summary["accepted"] = sum(accepted.values())
+    summary["not_accepted"] = [name for name, yes in accepted.items() if not yes]
     return summary
+
+
+def joined(files: Sequence[Path]) -> List[Dict[str, Any]]:
+    """One row per model of the rows of parts; what two parts say of one model must agree, but for the seconds.
+
+    Raises:
+        ValueError: two parts, or two rows of a model, differ.
+    """
+    parts = [json.loads(path.read_text(encoding="utf-8")) for path in files]
+    rows: Dict[str, Dict[str, Any]] = {}
+    for path, part in zip(files, parts):
+        differing = [key for key in ("commit", "versions", "old", "new") if part[key] != parts[0][key]]
+        for new in part["rows"]:
+            row = rows.setdefault(new["model"], {})
+            differing += [key for key in new if key != "cpu_s" and row.get(key, new[key]) != new[key]]
+            row.update(new)
+        if differing:
+            raise ValueError(f"{path}: {', '.join(differing)} differ from the parts before")
+    return [rows[name] for name in sorted(rows)]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", type=Path)
+    parser.add_argument("folder", type=Path, nargs="?")
     parser.add_argument("-o", "--output", type=Path, required=True)
     parser.add_argument("--error", action="store_true")
-    parser.add_argument("--deploy", action="store_true")
+    parser.add_argument("--verbs", nargs="+", choices=("fix", "deploy"), default=())
     parser.add_argument(
         "--trained", action="store_true", help="FOLDER holds trained networks and generate.py of their digits"
     )
     parser.add_argument("--part", default="1/1", metavar="K/N")
+    parser.add_argument("--join", nargs="+", type=Path, metavar="PART", default=())
+    parser.add_argument("--commit", help="of parts that were measured outside a git checkout")
     given = parser.parse_args()
+    if bool(given.join) == bool(given.folder):
+        parser.error("give a folder of models, or --join with the files of parts")
+    if given.join:
+        whole = joined(given.join)
+        first = json.loads(given.join[0].read_text(encoding="utf-8"))
+        kept = {key: first[key] for key in ("command", "commit", "machine", "versions")}
+        kept["commit"] = given.commit or kept["commit"]
+        write_rows(given.output, whole, first["basis"], old=OLD, new=NEW, summary=summary_of(whole), **kept)
+        return
     rows: List[Dict[str, Any]] = []
     part, parts = map(int, given.part.split("/"))
     for path in sorted(given.folder.glob("*.onnx"))[part - 1 :: parts]:
@@ -198,8 +244,8 @@ def main() -> None:
             rows.append(row_of(path, given.error))
             if given.trained:
                 rows[-1]["accuracy"] = accuracy_of(path, given.folder)
-            if given.deploy:
-                rows[-1].update(verbs(path, rows[-1]["share_macs_10_3"]))
+            if given.verbs:
+                rows[-1].update(verbs(path, rows[-1]["share_macs_10_3"], given.verbs))
         except Exception as e:
             rows.append({"model": path.stem, "failed": str(e)[:200]})
         print(json.dumps(rows[-1]), flush=True)
