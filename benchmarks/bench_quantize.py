@@ -32,12 +32,20 @@ from edgedla.quantization.samples import Feed, InputSpec, Samples
 from edgedla.quantization.session import input_specs, open_session
 
 MOST_RATIO, MOST_MIB, MOST_WHOLE_MIB = 2.5, 1024, 1280
-#: The peak of the process itself: getrusage counts what its parent had at the start too.
+#: The peak of the process itself: getrusage counts what its parent had at the start too. Then the most memory of its own, and the
+#: most of mapped files, libraries and samples among them, which the system takes back when it needs them.
 CLI = """
-import atexit, pathlib, time
+import atexit, pathlib, threading, time
 status = pathlib.Path("/proc/self/status")
-peak = lambda: next(int(x.split()[1]) // 1024 for x in status.read_text().splitlines() if x.startswith("VmHWM"))
-atexit.register(lambda: print("measured", round(time.process_time(), 2), peak()))
+def mib(field):
+    return next(int(x.split()[1]) // 1024 for x in status.read_text().splitlines() if x.startswith(field))
+most = {"RssAnon": 0, "RssFile": 0}
+def watch():
+    while True:
+        most.update((field, max(value, mib(field))) for field, value in list(most.items()))
+        time.sleep(0.05)
+threading.Thread(target=watch, daemon=True).start()
+atexit.register(lambda: print("measured", round(time.process_time(), 2), mib("VmHWM"), *most.values()))
 from edgedla.cli import run
 run()
 """
@@ -108,8 +116,11 @@ def whole(model: Any, specs: Any, count: int) -> Dict[str, float]:
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         seconds = time.perf_counter() - started
     print(done.stdout)
-    cpu, peak = done.stdout.splitlines()[-1].split()[1:]
-    return {"samples": count, "quantize_cpu_s": float(cpu), "quantize_wall_s": round(seconds, 1), "peak_mib": int(peak)}
+    cpu, peak, own, mapped = done.stdout.splitlines()[-1].split()[1:]
+    return {
+        "samples": count, "quantize_cpu_s": float(cpu), "quantize_wall_s": round(seconds, 1), "peak_mib": int(peak),
+        "most_own_mib": int(own), "most_mapped_mib": int(mapped),
+    }  # fmt: skip
 
 
 def main() -> int:
