@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Mapping, Optional, Sequence, Tuple
+from typing import Any, Mapping, Sequence, Tuple
 
 from edgedla.fixes.apply import Changes, Key
 from edgedla.fixes.choose import Choice
@@ -13,6 +13,7 @@ from edgedla.fixes.result import FixedSite, PlacedLayer, RefusedSite
 from edgedla.fixes.seeded import has_all_weights
 from edgedla.graph.batch import batch_of, frame_text
 from edgedla.regions.check import untrained_note
+from edgedla.targets import Platform
 
 
 def fixed_sites(changes: Changes, proofs: Sequence[Proof]) -> Tuple[FixedSite, ...]:
@@ -76,9 +77,9 @@ def frame_note(judge: Judge) -> Tuple[str, ...]:
     return (text,) if text else ()
 
 
-def model_notes(work: Any, prove: bool, seeded_weights: bool, no_dla: Optional[str]) -> Tuple[str, ...]:
-    """Notes on the original model: no DLA, open sizes, missing weights."""
-    notes = [*([no_dla] if no_dla else ()), *_open_sizes(work)]
+def model_notes(work: Any, prove: bool, seeded_weights: bool, platform: Platform) -> Tuple[str, ...]:
+    """Notes on the original model and its platform: no DLA, open sizes, missing weights."""
+    notes = [*platform.notes, *_open_sizes(work)]
     if not has_all_weights(work):
         proofs = "the proofs run on seeded ones" if seeded_weights and prove else "sites that need them are unproved"
         notes.append(

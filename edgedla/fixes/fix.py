@@ -156,7 +156,7 @@ def fix(
         types=opened.types,
         notes=(
             *begun,
-            *model_notes(work, prove, seeded_weights, platform.no_dla),
+            *model_notes(work, prove, seeded_weights, platform),
             *frame_note(judge),
             *outputs_note(purpose, goal, fixed),
         ),

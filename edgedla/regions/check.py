@@ -284,10 +284,7 @@ def _notes(
     of_the_data = "" if open_inputs(graph) else data_sizes_text(graph)
     if of_the_data:
         notes.append(f"{of_the_data}; end the model before it")
-    if platform.release.note:
-        notes.insert(0, platform.release.note)
-    if platform.no_dla:
-        notes.insert(0, platform.no_dla)
+    notes[:0] = platform.notes
     unknown = sum(p.cause is Cause.UNKNOWN for p in prediction.layers)
     if unknown and platform.has_dla:
         notes.append(unknown_note(unknown))

@@ -63,7 +63,8 @@ def half_model(
     if whole is None or not hybrid or not platform.has_dla:
         return whole
     try:
-        graph = _graph(source, whole, platform, shapes, batch)
+        built = replace(source, model=whole.model)
+        graph = load_onnx(built, trt=platform.release.trt, shapes=shapes, batch=batch, open_batch=TRTEXEC_BATCH)
     except ModelError:
         # The parser refuses the model, in both types.
         return whole
@@ -138,16 +139,6 @@ def without_conversion(verdicts: Tuple[Verdict, ...]) -> Tuple[Verdict, ...]:
 def conversion_of(graph: LayerGraph) -> str:
     """The note on how a graph's model was converted; "" for one as it came."""
     return next((note for note in graph.notes if note.startswith(AS_FP16)), "")
-
-
-def _graph(source: OnnxFile, halved: Halved, platform: Platform, shapes: Any, batch: Optional[int]) -> Any:
-    return load_onnx(
-        replace(source, model=halved.model),
-        trt=platform.release.trt,
-        shapes=shapes,
-        batch=batch,
-        open_batch=TRTEXEC_BATCH,
-    )
 
 
 def _behind(model: Any, on_dla: Set[str]) -> Dict[str, str]:

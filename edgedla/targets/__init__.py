@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
-from typing import Optional, Tuple
+from typing import Optional
 
 from edgedla.errors import UsageError
 from edgedla.targets.modules import COMMON_TARGET, module_for, module_ids, modules
@@ -58,12 +59,17 @@ def _platform(target: str, jetpack: Optional[str], trt: Optional[str]) -> Platfo
     release = release_for(module, jetpack, trt)
     answer, reason = dla_answer(module, release)
     if answer == "unknown":
-        answer, reason = _counted(module, release) or (answer, reason)
+        counted = _counted(module, release)
+        if counted:
+            said = (release.note, f"TensorRT {release.trt_text} counts {counted} DLA cores here; no source names them")
+            answer, release = "yes", replace(release, note="; ".join(filter(None, said)))
+        elif counted == 0:
+            answer, reason = "no", f"TensorRT {release.trt_text} on this board counts no DLA cores"
     return Platform(module, release, None if answer == "yes" else reason, answer == "unknown")
 
 
-def _counted(module: Module, release: Release) -> Optional[Tuple[str, str]]:
-    """The installed TensorRT's answer to whether there is a DLA; None where this is not the board, or another release."""
+def _counted(module: Module, release: Release) -> Optional[int]:
+    """The DLA cores that the installed TensorRT counts; None where this is not the board, or another release."""
     from edgedla.targets.board import board_target
     from edgedla.targets.jetson import on_jetson
 
@@ -71,10 +77,8 @@ def _counted(module: Module, release: Release) -> Optional[Tuple[str, str]]:
         return None
     from edgedla.targets.installed import counted_cores
 
-    counted = counted_cores()
-    if counted is None or counted[0][:3] != release.trt[:3]:
-        return None
-    return "yes" if counted[1] else "no", f"TensorRT {release.trt_text} on this board counts no DLA cores"
+    version, cores = counted_cores() or ((), None)
+    return cores if version[:3] == release.trt[:3] else None
 
 
 __all__ = [

@@ -121,6 +121,11 @@ class Platform:
         return "unknown" if self.dla_unknown else "no"
 
     @property
+    def notes(self) -> Tuple[str, ...]:
+        """Why there is no DLA, and what answers for a release that is not on record."""
+        return tuple(note for note in (self.no_dla, self.release.note) if note)
+
+    @property
     def chip(self) -> str:
         return self.module.chip
 

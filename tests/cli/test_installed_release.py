@@ -72,8 +72,22 @@ def test_the_installed_tensorrt_answers(
     assert exit_code_of([verb, SHAPES, "--format", "json", *(["--dry-run"] if verb == "fix" else [])]) in (0, 1)
     document = json.loads(capsys.readouterr().out)
     assert (document["platform"]["trt"], document["platform"]["dla_status"]) == (version, "yes")
-    if verb == "check" and (revision, version) == (JP722, "11.4.1"):
-        assert "L4T 39.2.2 is not on record: JetPack 7.2.2 answers" in document["notes"]
+    assert (document["notes"][0] if document["notes"] else "").startswith(
+        {
+            (JP722, "11.4.1"): "L4T 39.2.2 is not on record: JetPack 7.2.2 answers",
+            (JP722, "11.5.0"): "TensorRT 11.5.0 counts 2 DLA cores here; no source names them",
+            (JP722, "11.6.0"): "TensorRT 11.6.0 is not on record: the rules of 11.5.0 answer; TensorRT 11.6.0 counts 2",
+        }.get((revision, version), "")
+    )
+
+
+@pytest.mark.parametrize("verb", ["check", "place", pytest.param("fix", marks=NEEDS_310)])
+def test_a_release_without_dla_names_the_one_that_has_it(
+    board: Callable[..., None], capsys: pytest.CaptureFixture[str], verb: str
+) -> None:
+    board(JP721, "10.16.2", 0)
+    assert exit_code_of([verb, SHAPES, *(["--dry-run"] if verb == "fix" else [])]) in (0, 1)
+    assert "before 11.4.1, of JetPack 7.2.2" in " ".join(capsys.readouterr().out.split())
 
 
 BOARDS = [

@@ -243,7 +243,7 @@ def _stopped(solution: Solution, items: int) -> Tuple[str, ...]:
 def _notes(
     models: Sequence[Model], problem: Problem, best: Evaluation, platform: Platform, goal: Goal, proven: bool
 ) -> Tuple[str, ...]:
-    notes = []
+    notes = [platform.release.note] if platform.release.note else []
     if not platform.has_dla:
         known = "unknown whether there is a DLA" if platform.dla_unknown else "no DLA on this platform"
         notes.append(f"{known}, so everything runs on the GPU: {platform.no_dla}")
