@@ -40,6 +40,7 @@ $(DOCS)/.installed: pyproject.toml
 docs: $(DOCS)/.installed
 	$(DOCS)/bin/python -m docs.generator build/docs
 	$(DOCS)/bin/zensical build --clean --strict -f build/docs/mkdocs.yml
+	$(DOCS)/bin/python -m docs.generator.search_order build/docs/site
 	$(DOCS)/bin/python -m docs.generator.versions build/docs/site
 	$(DOCS)/bin/python -m docs.generator.check_site build/docs/site
 

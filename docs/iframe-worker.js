@@ -23,7 +23,9 @@ if (location.protocol === "file:") {
     }
     postMessage(data) {
       const inner = this.frame.contentWindow;
-      this.ready.then(() => inner.dispatchEvent(new inner.MessageEvent("message", { data })));
+      // A worker gets a copy, which it may change.
+      const copy = structuredClone(data);
+      this.ready.then(() => inner.dispatchEvent(new inner.MessageEvent("message", { data: copy })));
     }
     terminate() {
       this.frame.remove();

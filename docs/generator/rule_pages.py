@@ -152,7 +152,7 @@ def _message(message: Message) -> str:
 
 def _remedy(remedy: Remedy) -> str:
     entry = remedy_entry(remedy.id)
-    lines = [plain(remedy.text), "", _REMEDY_EFFECT[remedy.effect], ""]
+    lines = [f"{plain(remedy.text)} Reports name it {code(remedy.id)}.", "", _REMEDY_EFFECT[remedy.effect], ""]
     if remedy.rewrites:
         links = ", ".join(f"[{code(r)}](../rewrites/{r}.md)" for r in remedy.rewrites)
         lines += ["## What does it", "", f"`edgedla fix MODEL -o OUT --only {remedy.id}` runs {links}.", ""]

@@ -10,13 +10,17 @@ from typing import Sequence, Set, Tuple
 
 import click
 
+from edgedla.cli.examples import BELOW, EXAMPLES, Shown
 from edgedla.cli.output import echo
+from edgedla.cli.terminal.topics import topics, topics_of
+from edgedla.errors import RuleError
+from edgedla.text.pages import page_url
+
+_HEADING = re.compile(r"^#.*", re.M)
 
 
 def show_topics(ctx: click.Context) -> None:
     """The help of `edgedla`, then every topic."""
-    from edgedla.cli.terminal.topics import topics
-
     formatter = ctx.make_formatter()
     with formatter.section("Topics (edgedla help TOPIC)"):
         formatter.write_dl([(topic.name, topic.title) for topic in topics().values()])
@@ -25,8 +29,6 @@ def show_topics(ctx: click.Context) -> None:
 
 def show_topic(name: str) -> bool:
     """Prints the page of a topic; returns False if no topic has this name."""
-    from edgedla.cli.terminal.topics import topics
-
     topic = topics().get(name)
     if topic is None:
         return False
@@ -38,13 +40,15 @@ def show_topic(name: str) -> bool:
 
 
 def show_found(words: Sequence[str]) -> bool:
-    """Lists the five topics that `words` fit best, by titles first, then by texts; returns False if they fit none."""
-    from edgedla.cli.terminal.topics import topics
-
-    held = [(x, _words(f"{x.name} {x.title}"), _words(x.text())) for x in topics().values()]
+    """Lists the five topics that `words` fit best, by titles, then headings, then texts; returns False if they fit none."""
+    read = [(x, x.text()) for x in topics().values()]
+    held = [(x, _words(f"{x.name} {x.title}"), _words(" ".join(_HEADING.findall(t))), _words(t)) for x, t in read]
     # A word that many pages hold says little.
     weight = {w: math.log(1 + len(held) / (1 + sum(w in text for *_, text in held))) for w in _words(" ".join(words))}
-    scored = [(sum(v * (5 * (w in title) + (w in text)) for w, v in weight.items()), x) for x, title, text in held]
+    scored = [
+        (sum(v * (5 * (w in title) + 2 * (w in heads) + (w in text)) for w, v in weight.items()), x)
+        for x, title, heads, text in held
+    ]
     best = sorted((pair for pair in scored if pair[0]), key=lambda pair: -pair[0])[:5]
     for _, topic in best:
         echo(f"edgedla help {topic.name:24} {topic.title}")
@@ -57,11 +61,6 @@ def _words(text: str) -> Set[str]:
 
 def with_topics(verb: str, command: click.Command) -> click.Command:
     """The command; its `--help` begins with examples, groups options, and ends with its documentation page and related topics."""
-    from edgedla.cli.examples import BELOW, EXAMPLES
-    from edgedla.cli.terminal.topics import topics_of
-    from edgedla.errors import RuleError
-    from edgedla.text.pages import page_url
-
     try:
         names = [topic.name for topic in topics_of(verb)]
     except RuleError:
@@ -77,8 +76,6 @@ def with_topics(verb: str, command: click.Command) -> click.Command:
 
 def _shown(command: click.Command, examples: Tuple[str, ...]) -> click.Command:
     """The command as its help shows it: with these examples and groups of options."""
-    from edgedla.cli.examples import Shown
-
     complete, kind = copy.copy(command), type(command)
     complete.__class__ = type(kind.__name__, (Shown, kind), {"examples": examples})
     return complete

@@ -73,6 +73,7 @@ def test_an_unknown_topic_names_the_nearest(capsys: pytest.CaptureFixture[str]) 
         (["INT8 lost accuracy"], "int8-accuracy"),
         (["my", "model", "has", "dynamic", "batch", "size"], "dynamic-batch"),
         (["cameras"], "camera-pipeline"),
+        (["worth"], "glossary"),
     ],
 )
 def test_a_question_finds_topics_the_best_first(

@@ -19,6 +19,7 @@ import yaml
 import edgedla
 from docs.generator.check_site import faults
 from docs.generator.document_pages import _fields
+from docs.generator.search_order import LATER, with_order
 from docs.generator.site import generated_pages, write_site
 from docs.generator.versions import write_versions
 from edgedla import errors
@@ -162,6 +163,29 @@ def test_a_short_page_leads_to_its_list_and_its_neighbours(pages: Dict[str, str]
     for kind in ("rule", "remedy", "rewrite", "module", "document"):
         leaves = [p for p in pages if p.startswith(f"{FOLDERS[kind]}/") and Path(p).stem not in ("index", "sources")]
         assert [p for p in leaves if p.endswith(".md") and "](index.md)" not in pages[p]] == [], kind
+
+
+def test_the_search_sorts_by_our_order_first() -> None:
+    worker = "self.onmessage=f;x.items.sort(ht(...s))"
+    ordered = with_order(worker)
+    assert ordered.endswith("self.onmessage=f;x.items.sort(ht(self.edgedlaOrder,...s))")
+    assert with_order(ordered) == ordered
+    with pytest.raises(ValueError, match="sorts in 0 places"):
+        with_order("self.onmessage=f;x.items.sort(by(rank))")
+
+
+def test_short_pages_stand_behind_commands_and_those_behind_written_ones() -> None:
+    steps = {
+        "howto/cudla.html": 0,
+        "glossary.html#loadable": 0,
+        "reference/commands/check.html": 1,
+        "reference/rules/index.html": 1,
+        "reference/rules/CONV010.html#limits": 2,
+        "reference/documents/edgedla.check.html": 2,
+        "reference/python/rules.html": 2,
+        "project/changelog.html": 2,
+    }
+    assert {path: sum(bool(re.match(pattern, path)) for pattern in LATER) for path in steps} == steps
 
 
 def test_a_rule_page_holds_all_fields_of_the_rule(pages: Dict[str, str]) -> None:

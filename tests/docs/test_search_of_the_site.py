@@ -5,14 +5,18 @@ Needs a built site (`make docs`) and Chromium; EDGEDLA_SITE names another folder
 
 from __future__ import annotations
 
+import functools
+import http.server
 import os
 import re
+import threading
 from pathlib import Path
 from typing import Iterator, List
 
 import pytest
 
 from docs.chrome import CHROMIUM, Page, open_page
+from docs.generator.search_order import LATER
 
 ROOT = Path(__file__).resolve().parents[2]
 SITES = sorted((ROOT / "build" / "docs" / "site").glob("*/search.json"))
@@ -28,7 +32,7 @@ QUESTIONS = {
     "kernel size": "reference/rules/CONV\\d+|reference/rules/index",
     "dynamic batch": "howto/dynamic-batch",
     "orin nano": "reference/modules/",
-    "jetpack 5": "reference/modules/|jetson|install",
+    "jetpack 5": "glossary|reference/modules/|jetson|install",
     "rtsp": "tutorials/camera-pipeline|reference/pipeline",
     "cudla": "howto/cudla",
     "loadable": "glossary|howto/cudla",
@@ -42,7 +46,20 @@ QUESTIONS = {
     "live page": "tutorials/camera-pipeline",
     "webcam": "tutorials/camera-pipeline",
     "notebook": "examples/11_in_a_notebook",
-    "deploy": "guide/one-call|reference/commands/deploy",
+    "deploy": "guide/one-call",
+    "my own model": "tutorials/check-a-model",
+    "which board should I buy": "howto/which-board",
+    "my INT8 model lost accuracy": "howto/int8-accuracy",
+    "worth": "glossary",
+    "verdict": "glossary",
+    "fix": "reference/commands/fix",
+    "fix a model": "examples/10_fix_a_model|tutorials/make-it-fit",
+    "keras": "guide/one-call",
+    "ultralytics": "guide/one-call",
+    "jupyter": "examples/11_in_a_notebook",
+    "how do I install it?": "install",
+    "what does CONV010 mean": "reference/rules/CONV010",
+    "static-shapes": "reference/remedies/static-shapes",
     "quantize pictures": "tutorials/make-it-fit|guide/build-engines",
     "spread": "glossary|explanation/cost-model",
 }
@@ -71,10 +88,11 @@ def page() -> Iterator[Page]:
         yield opened
 
 
-def search(page: Page, words: str) -> List[str]:
-    """The pages that the search shows first, without repeating one."""
+def search(page: Page, words: str, site: str = "") -> List[str]:
+    """The pages that the search shows first, without repeating one; `site` is the address, without it the folder on disk."""
     assert SITE is not None
-    page.go(f"{SITE.as_uri()}/index.html")
+    site = site or SITE.as_uri()
+    page.go(f"{site}/index.html")
     page.until("document.querySelector('.md-search') !== null && document.documentElement.classList.contains('js')")
     for kind in ("keyDown", "keyUp"):
         page.call("Input.dispatchKeyEvent", type=kind, key="/", **({"text": "/"} if kind == "keyDown" else {}))
@@ -82,7 +100,7 @@ def search(page: Page, words: str) -> List[str]:
     page.call("Input.insertText", text=words)
     page.until(f"{FOUND}.length > 0", 10)
     page.ask("new Promise((done) => setTimeout(done, 500))")
-    paths = [link.replace(f"{SITE.as_uri()}/", "").split("?")[0] for link in page.ask(FOUND)]
+    paths = [link.replace(f"{site}/", "").split("?")[0] for link in page.ask(FOUND)]
     return list(dict.fromkeys(paths))
 
 
@@ -90,3 +108,30 @@ def search(page: Page, words: str) -> List[str]:
 def test_a_question_finds_its_page_among_the_first_three(page: Page, words: str) -> None:
     first = search(page, words)[:3]
     assert any(re.match(QUESTIONS[words], path) for path in first), first
+
+
+@pytest.mark.parametrize("words", ["softmax", "isaac ros", "sigmoid", "verdict"])
+def test_short_pages_of_the_reference_stand_behind_written_ones(page: Page, words: str) -> None:
+    found = search(page, words)
+    steps = [sum(bool(re.match(pattern, path)) for pattern in LATER) for path in found]
+    assert steps[0] == 0
+    assert steps == sorted(steps), found
+
+
+def test_a_page_whose_name_is_typed_comes_first(page: Page) -> None:
+    for words, path in {"CONV010": "reference/rules/CONV010", "edgedla check": "reference/commands/check"}.items():
+        assert search(page, words)[0] == f"{path}.html"
+
+
+class _Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *arguments: object) -> None:
+        """Writes nothing."""
+
+
+def test_a_served_site_finds_the_same_pages(page: Page) -> None:
+    handler = functools.partial(_Quiet, directory=str(SITE))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        for words in ("isaac ros", "what does CONV010 mean"):
+            assert search(page, words, f"http://127.0.0.1:{server.server_port}") == search(page, words), words
+        server.shutdown()
