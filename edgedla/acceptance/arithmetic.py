@@ -18,6 +18,7 @@ from edgedla.acceptance.builds import own_trtexec
 from edgedla.acceptance.steps import Context
 from edgedla.acceptance.values import Finding, Skip
 from edgedla.builder.tensorrt.bindings import installed_version
+from edgedla.builder.tensorrt.log_causes import read_log
 from edgedla.builder.trtexec.options import options_of
 from edgedla.importers.model_file.float16_types import in_float16
 from edgedla.quantization.qdq import with_qdq
@@ -54,10 +55,17 @@ def arithmetic(context: Context) -> List[Finding]:
             median, log = _timed(command)
             name = f"{form}{' with fallback' if fallback else ''}"
             (Path(context.files) / f"{name.replace(' ', '-').replace('/', '')}.log").write_text(log, encoding="utf-8")
-            text = "refused" if median is None else f"built, {median} ms"
+            lists = read_log(log)
+            # With fallback the GPU may compute it: its time says nothing of the DLA.
+            on_gpu = {conv for layer in lists.gpu_layers for conv in re.findall(r"conv\d+", layer.name)}
+            placed = (
+                f"{len(on_gpu)} of {LAYERS} convolutions on the GPU" if lists.has_dla else "its log places no layer"
+            )
+            text = "refused" if median is None else f"built, {median} ms" + (f", {placed}" if fallback else "")
             findings.append(Finding(name, text, None, "rules/layers/quantize.yaml", {"median_ms": median}))
-            if median is not None:
+            if median is not None and (not fallback or (lists.dla_layers and not on_gpu)):
                 medians[form] = median
+            if median is not None:
                 break
     for form in ("int8 Q/DQ", "uint8 Q/DQ"):
         if form in medians and "fp16" in medians:

@@ -8,6 +8,7 @@ import numpy as np
 
 from edgedla.conversion.comparison import worst_difference
 from edgedla.importers.model_file.tensor_types import FLOAT
+from edgedla.importers.model_file.value_names import last_name
 from edgedla.quantization.calibration_cache import INT8_MAX, write_cache
 from edgedla.quantization.qdq import with_qdq
 from edgedla.quantization.qdq.fold import drop_unread
@@ -194,7 +195,7 @@ class _Remover:
             self._output(name, value, remaining)
         for node in remaining:
             for slot, name in enumerate(node.input):
-                node.input[slot] = self._root(name)
+                node.input[slot] = last_name(self.same, name)
         del self.graph.node[:]
         self.graph.node.extend(remaining)
         # These describe tensors that were integers.
@@ -207,11 +208,6 @@ class _Remover:
         return (is_quantize(node) or is_dequantize(node)) and all(
             name in self.constants for name in node.input[1:3] if name
         )
-
-    def _root(self, name: str) -> str:
-        while name in self.same:
-            name = self.same[name]
-        return name
 
     def _levels(self, node: Any) -> Levels:
         from onnx import numpy_helper
@@ -235,7 +231,7 @@ class _Remover:
                     self.ports[name] = levels
                     self._turn(self.inputs[name])
                     self._range(name, levels)
-        self._range(self._root(source), levels)
+        self._range(last_name(self.same, source), levels)
 
     def _with_same_integers(self, name: str) -> Iterator[str]:
         """The tensor, and others with the same integers: a transpose may come before the DQ or after the Q."""
@@ -292,7 +288,7 @@ class _Remover:
         if maker is not None and value.type.tensor_type.elem_type != FLOAT:
             self.ports[name] = self._levels(maker)
             self._turn(value)
-        tensor = self._root(name)
+        tensor = last_name(self.same, name)
         if tensor == name:
             return
         made = next((node for node in nodes if tensor in node.output), None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, Callable, Dict, Iterable, Mapping, Optional, Sequence, Set, Tuple
+from typing import Any, Dict, Iterable, Mapping, Optional, Sequence, Set, Tuple
 
 from edgedla.errors import ModelError
 from edgedla.graph import LayerGraph
@@ -40,7 +40,6 @@ def half_model(
     shapes: Optional[Mapping[str, Sequence[int]]] = None,
     batch: Optional[int] = None,
     keep: Optional[Mapping[str, str]] = None,
-    elements: Optional[Callable[[Any], Any]] = None,
 ) -> Optional[Halved]:
     """A model as FLOAT16 for a strongly typed release; None where it has FLOAT16 or Q/DQ already, or no data to convert. BFLOAT16 and
     DOUBLE become FLOAT first, its inputs and outputs too.
@@ -50,7 +49,7 @@ def half_model(
 
     Args:
         model: whatever `read` takes, with its weights or without. mode: as in `check`.
-        shapes, batch: as for `check`. keep, elements: as for `in_float16`.
+        shapes, batch: as for `check`. keep: as for `in_float16`.
     """
     # Imports NumPy, which a check for another release does without.
     from edgedla.importers.model_file.float32_types import in_float32, lacks_half
@@ -59,7 +58,7 @@ def half_model(
     if lacks_half(source.model):
         source = replace(source, model=in_float32(source.model)[0])
     hybrid, kept = mode == "fallback", {**_noted(source.model), **(keep or {})}
-    whole = in_float16(source.model, kept, hybrid, elements)
+    whole = in_float16(source.model, kept, hybrid)
     if whole is None or not hybrid or not platform.has_dla:
         return whole
     try:
@@ -73,7 +72,7 @@ def half_model(
     verdicts = load_rules().check(graph, platform, "fp16", mode=mode)
     regions = predict(graph, verdicts, platform, "fp16", mode, ranked=False).regions
     behind = _behind(source.model, {graph.layers[i].onnx_node for region in regions for i in region.layers})
-    return in_float16(source.model, {**behind, **kept}, hybrid, elements) if behind else whole
+    return in_float16(source.model, {**behind, **kept}, hybrid) if behind else whole
 
 
 def note_kept(model: Any, keep: Mapping[str, str]) -> None:

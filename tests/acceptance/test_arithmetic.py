@@ -16,7 +16,12 @@ from edgedla.quantization.session import open_session
 
 TRTEXEC = """#!/bin/sh
 case "$*" in
-  *stack-int8*allowGPUFallback*) echo "[I] Latency: min = 0.4 ms, max = 1 ms, mean = 0.5 ms, median = 0.5 ms, percentile(90%) = 1 ms";;
+  *stack-int8*allowGPUFallback*)
+    echo "[I] [TRT] ---------- Layers Running on DLA ----------"
+    echo "[I] [TRT] [DlaLayer] {ForeignNode[conv0...$LAST]}"
+    echo "[I] [TRT] ---------- Layers Running on GPU ----------"
+    echo "[I] [TRT] [GpuLayer] $OTHERS"
+    echo "[I] Latency: min = 0.4 ms, max = 1 ms, mean = 0.5 ms, median = 0.5 ms, percentile(90%) = 1 ms";;
   *stack-int8*) exit 1;;
   *stack-uint8*uint8AsymmetricQuantizationDLA*) echo "[I] Latency: min = 4.9 ms, mean = 5 ms, median = 5 ms";;
   *stack-uint8*) exit 1;;
@@ -54,14 +59,23 @@ def test_the_forms_are_sound_and_compute_the_same() -> None:
 
 def test_times_show_which_form_is_faster(trtexec: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRTEXEC", str(trtexec))
+    monkeypatch.setenv("LAST", "conv1")
+    monkeypatch.setenv("OTHERS", "CAST: x_cast")
     monkeypatch.setattr(arithmetic, "installed_version", lambda: "11.4.1")
     context = Context(str(tmp_path), str(tmp_path), False, "")
     seen = {f.name: f.seen for f in arithmetic.arithmetic(context)}
-    assert (seen["int8 Q/DQ"], seen["int8 Q/DQ with fallback"]) == ("refused", "built, 0.5 ms")
+    assert (seen["int8 Q/DQ"], seen["int8 Q/DQ with fallback"]) == (
+        "refused",
+        "built, 0.5 ms, 0 of 2 convolutions on the GPU",
+    )
     assert (seen["int8 Q/DQ against fp16"], seen["uint8 Q/DQ against fp16"]) == (
         "10.00 times as fast",
         "1.00 times as fast",
     )
+    monkeypatch.setenv("OTHERS", "CONVOLUTION: conv1")
+    seen = {f.name: f.seen for f in arithmetic.arithmetic(context)}
+    assert seen["int8 Q/DQ with fallback"] == "built, 0.5 ms, 1 of 2 convolutions on the GPU"
+    assert "int8 Q/DQ against fp16" not in seen
     monkeypatch.setattr(arithmetic, "installed_version", lambda: "10.3.0")
     with pytest.raises(Skip):
         arithmetic.arithmetic(context)

@@ -8,7 +8,7 @@ Resize, are not touched.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import AbstractSet, Any, Callable, Dict, Iterator, List, Mapping, Optional, Set, Tuple
+from typing import AbstractSet, Any, Dict, Iterator, List, Mapping, Optional, Set, Tuple
 
 from edgedla.importers.model_file.float16_tensors import (
     CONSTANT_ATTRIBUTES,
@@ -73,18 +73,16 @@ def in_float16(
     model: Any,
     keep: Mapping[str, str] = {},
     own_ends: bool = True,
-    elements: Optional[Callable[[Any], Any]] = None,
 ) -> Optional[Halved]:
     """A copy of an onnx.ModelProto in FLOAT16; None where it computes in FLOAT16 already, or has Q/DQ nodes, or no FLOAT data.
 
     Args:
         keep: label of a node (see `label_of`) -> why it stays FLOAT.
         own_ends: the model's inputs and outputs keep their types, by Casts; False: they become FLOAT16.
-        elements: FLOAT initializer -> the same in FLOAT16; None for `to_float16`.
     """
     if any(node.op_type in _QDQ for node in model.graph.node):
         return None
-    work = _Conversion(model, keep, own_ends, elements)
+    work = _Conversion(model, keep, own_ends)
     if not work.half or any(kind == HALF for name, kind in work.types.items() if name in work.live):
         return None
     return work.run()
@@ -108,10 +106,8 @@ class _Conversion:
         float_nodes: indices of nodes that stay FLOAT.
     """
 
-    def __init__(
-        self, model: Any, keep: Mapping[str, str], own_ends: bool, elements: Optional[Callable[[Any], Any]]
-    ) -> None:
-        self.source, self.own_ends, self.elements = model, own_ends, elements or to_float16
+    def __init__(self, model: Any, keep: Mapping[str, str], own_ends: bool) -> None:
+        self.source, self.own_ends = model, own_ends
         self.opset = next((e.version for e in model.opset_import if e.domain in DEFAULT_DOMAINS), 1)
         inferred = with_inferred_shapes(model).graph
         values = (*inferred.input, *inferred.value_info, *inferred.output)
@@ -303,7 +299,7 @@ class _Conversion:
                 written.append(tensor)
             if (name, True) in self.constant_forms:
                 half = onnx.TensorProto()
-                half.CopyFrom(self.elements(tensor))
+                half.CopyFrom(to_float16(tensor))
                 half.name = self.forms[name, True]
                 written.append(half)
         others = [t for t in self.source.graph.initializer if t.data_type != FLOAT]

@@ -10,6 +10,7 @@ from typing import Any, Dict, List, Mapping, Optional, Set, Tuple
 import numpy as np
 
 from edgedla.errors import ModelError
+from edgedla.importers.model_file.value_names import last_name
 from edgedla.quantization.calibration_cache import INT8_MAX
 from edgedla.quantization.qdq.fold import drop_unread, fold_scales
 from edgedla.quantization.qdq.nodes import (
@@ -160,7 +161,7 @@ class _Stripper:
             raise ModelError(
                 "Q and DQ have different scales", where=label(node), allowed="one scale for both of a pair"
             )
-        tensor = self._root(inner)
+        tensor = last_name(self.renamed, inner)
         if tensor in self.scale_of and self.scale_of[tensor] != scale.scales[0]:
             raise ModelError(
                 f"tensor {tensor!r} is quantised with two scales", where=label(producer), allowed="one scale per tensor"
@@ -169,11 +170,6 @@ class _Stripper:
         self.scale_of[tensor] = scale.scales[0]
         self.absmax[tensor] = float(scale.scales[0]) * INT8_MAX
         self.renamed[node.output[0]] = tensor
-
-    def _root(self, name: str) -> str:
-        while name in self.renamed:
-            name = self.renamed[name]
-        return name
 
     def _stored_weight(self, node: Any, source: str) -> None:
         """Replaces an INT8 (for a bias, INT32) constant and its DQ with the FP32 constant that the DQ outputs."""
@@ -248,11 +244,11 @@ class _Stripper:
     def _rename(self, nodes: List[Any]) -> None:
         """Makes readers of a DQ read the tensor itself. A network output keeps its name."""
         for output in sorted(self.outputs & set(self.renamed)):
-            tensor = self._root(output)
+            tensor = last_name(self.renamed, output)
             self._keep_output(output, tensor, nodes)
         for node in nodes:
             for slot, name in enumerate(node.input):
-                tensor = self._root(name)
+                tensor = last_name(self.renamed, name)
                 if tensor != name:
                     node.input[slot] = tensor
                     self.edges.setdefault(tensor, []).append([node.output[0], slot])
