@@ -65,9 +65,9 @@ def report_of_build(built: BuiltScales) -> Quantized:
     from edgedla.accuracy.layer_times import layer_times
     from edgedla.accuracy.pictures import histogram_pictures
     from edgedla.accuracy.triage import best_ranges, tensor_errors
-    from edgedla.builder.host.fused import fused_tensors
     from edgedla.quantization.calibration_cache import write_cache
     from edgedla.quantization.coverage import coverage
+    from edgedla.quantization.qdq.fused import fused_tensors
     from edgedla.quantization.unify import dla_scales
     from edgedla.vocabulary import GPU
 

@@ -87,14 +87,13 @@ class Evaluation:
     blind: Tuple[str, ...] = ()
 
     def to_dict(self) -> Dict[str, Any]:
+        names = ("value", "low", "high")
         return {
             **header("edgedla.evaluation"),
             "samples": self.detail,
             "score": self.score.to_dict(),
             "against": self.against.to_dict() if self.against else None,
-            "difference": dict(zip(("value", "low", "high"), map(digits, self.difference)))
-            if self.difference
-            else None,
+            "difference": dict(zip(names, map(digits, self.difference))) if self.difference else None,
             "judgement": self.judgement.to_dict() if self.judgement else None,
             "notices_little": list(self.blind),
         }
@@ -156,9 +155,9 @@ def open_network(
         from edgedla.builder.chain.host_chain import open_host
 
         artifact = load_artifact(where)
-        if artifact.backend != "host" and on_device is not None:
-            return on_device(artifact, where.name)
         if artifact.backend != "host":
+            if on_device is not None:
+                return on_device(artifact, where.name)
             raise UsageError(
                 f"the artifact was built by {artifact.backend}: its engine runs on {artifact.platform['target']}",
                 where=str(where),

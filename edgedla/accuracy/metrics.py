@@ -72,14 +72,15 @@ class Metric:
 
 
 def _scores(outputs: Outputs) -> np.ndarray:
-    if len(outputs) != 1:
-        raise UsageError(
-            f"top-1 reads one output, and the network has {len(outputs)}",
-            allowed="one output, or a metric of your own: module:function",
-        )
-    scores = np.asarray(next(iter(outputs.values())))
+    scores = _only(outputs, "top-1", "one output, or a metric of your own: module:function")
     _require_one(scores)
     return scores.reshape(-1)
+
+
+def _only(outputs: Outputs, metric: str, allowed: str) -> np.ndarray:
+    if len(outputs) != 1:
+        raise UsageError(f"{metric} reads one output, and the network has {len(outputs)}", allowed=allowed)
+    return np.asarray(next(iter(outputs.values())))
 
 
 def _require_one(scores: np.ndarray) -> None:
@@ -157,12 +158,7 @@ def _l2(outputs: Outputs, _: Any, reference: Optional[Outputs]) -> float:
 
 def _predicted(outputs: Outputs) -> Tuple[np.ndarray, int]:
     """(class of each pixel (H, W), number of classes)."""
-    if len(outputs) != 1:
-        raise UsageError(
-            f"mIoU reads one output, and the network has {len(outputs)}",
-            allowed="one output of class scores (1, C, H, W)",
-        )
-    scores = np.asarray(next(iter(outputs.values())))
+    scores = _only(outputs, "mIoU", "one output of class scores (1, C, H, W)")
     if scores.ndim == 4 and scores.shape[1] > 1:
         _require_one(scores)
         return scores.argmax(1)[0], int(scores.shape[1])

@@ -13,7 +13,7 @@ from edgedla.quantization.calibration_cache import INT8_MAX, write_cache
 from edgedla.quantization.qdq import with_qdq
 from edgedla.quantization.qdq.fold import drop_unread
 from edgedla.quantization.qdq.nodes import constants_of, is_dequantize, is_quantize
-from edgedla.quantization.qdq.unscaled import Unscaled
+from edgedla.quantization.qdq.unscaled import inner_ranges
 from edgedla.quantization.weights import channel_axis, per_channel_absmax
 
 
@@ -103,8 +103,7 @@ def finished(model: Any, inputs: Mapping[str, np.ndarray], expected: Sequence[np
         return Finished(with_pairs, rel_l2, max_abs, TOLERANCE_INT8, notes=tuple(notes))
     absmax = _before_rectifiers(plain)
     # TensorRT runs a layer in INT8 only if everything that it reads and writes has a scale.
-    inner = Unscaled(plain.model.graph, absmax, constants_of(plain.model)).inner_ranges()
-    cache = write_cache({**inner, **absmax}, platform.release.trt)
+    cache = write_cache({**inner_ranges(plain.model, absmax), **absmax}, platform.release.trt)
     return Finished(plain.model, rel_l2, max_abs, TOLERANCE_INT8, cache, tuple(notes))
 
 

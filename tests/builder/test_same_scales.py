@@ -1,14 +1,20 @@
-"""What the cache gives a scale, what the simulation rounds and what the script hands TensorRT are the same tensors."""
+"""What the cache gives a scale, what the simulation rounds and what the script hands TensorRT are the same tensors.
+
+For TensorRT 11 the Q/DQ of the model stand for cache and script.
+"""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any, Set, Tuple
+from typing import Any, Dict, Set, Tuple
 
 import onnx
 import pytest
 
+from edgedla.accuracy.plain.qdq_form import quantised_model
+from edgedla.accuracy.reference import Reference
+from edgedla.accuracy.state import State
 from edgedla.builder.host.node_modes import node_modes
 from edgedla.builder.host.simulated_model import simulate
 from edgedla.builder.onnx_input import with_static_inputs
@@ -19,19 +25,20 @@ from edgedla.graph import LayerGraph
 from edgedla.graph.open_sizes import TRTEXEC_BATCH
 from edgedla.importers import load_onnx
 from edgedla.quantization.calibration_cache import parse_cache
+from edgedla.quantization.samples import Samples
 from edgedla.regions import check_graph
-from edgedla.targets import platform_for
+from edgedla.targets import Platform, platform_for
 from edgedla.vocabulary import GPU
 from tests.accuracy.random_heads import KINDS, head
 from tests.amounts import amount
 
 SHAPES = Path(__file__).parents[2] / "examples" / "00_shapes_detector" / "shapes_detector.onnx"
+NONE = Samples([], True, "none")
 SCALED = ("FLOAT", "FLOAT16")
 
 
-def planned(source: Any, target: str) -> Tuple[Any, LayerGraph, BuildPlan]:
-    """The model with static inputs, its graph, and the INT8 plan in which every float tensor was measured."""
-    platform = platform_for(target, trt="10.3")
+def measured_of(source: Any, platform: Platform) -> Tuple[Any, LayerGraph, Dict[str, float]]:
+    """The model with static inputs, its graph, and a range of every float tensor."""
     model = onnx.load(str(source), load_external_data=False) if isinstance(source, Path) else source
     graph = load_onnx(source, trt=platform.release.trt, open_batch=TRTEXEC_BATCH)
     for tensor in model.graph.initializer:
@@ -44,12 +51,14 @@ def planned(source: Any, target: str) -> Tuple[Any, LayerGraph, BuildPlan]:
     model = with_static_inputs(model, {name: graph.tensors[name].dims for name in graph.inputs})
     made = {*(i.name for i in model.graph.input), *(o for n in model.graph.node for o in n.output)}
     measured = {n: 1.0 for n in made if n in graph.tensors and graph.tensors[n].dtype in SCALED}
-    report = check_graph(graph, platform, "int8", "fallback")
-    return model, graph, make_plan(graph, report, calibration=Calibration("data", measured, "test"))
+    return model, graph, measured
 
 
 def same_sets(source: Any, target: str, folder: Path) -> None:
-    model, graph, plan = planned(source, target)
+    platform = platform_for(target, trt="10.3")
+    model, graph, measured = measured_of(source, platform)
+    report = check_graph(graph, platform, "int8", "fallback")
+    plan = make_plan(graph, report, calibration=Calibration("data", measured, "test"))
     cache = set(plan.calibration.absmax)
     simulated = simulate(model, plan, adjustable=True)
     rounded = set(simulated.tensors)
@@ -66,6 +75,23 @@ def same_sets(source: Any, target: str, folder: Path) -> None:
     assert scripted(plan, folder) == cache
 
 
+def same_typed_sets(source: Any) -> None:
+    """Every third node in FP16, as where scales of both precisions meet."""
+    platform = platform_for("agx-orin-64gb", trt="11.4")
+    model, graph, measured = measured_of(source, platform)
+    fp16 = {node.name for node in model.graph.node[::3] if node.name}
+    state = State(
+        model=model, reference=Reference(model), graph=graph, report=check_graph(graph, platform, "int8", "fallback"), judged=NONE,
+        holdout=NONE, absmax=measured, source="data", detail="test", everywhere=True,
+        precisions={x.name: "fp16" for x in graph.layers if x.onnx_node in fp16},
+    )  # fmt: skip
+    plan = state.plan()
+    nodes = {x.onnx_node for x in graph.layers if x.name in state.precisions}
+    made = quantised_model(model, plan.calibration.absmax, nodes, "int8", platform)
+    paired = {n.output[0][: -len("/int8")] for n in made.graph.node if n.op_type == "QuantizeLinear"}
+    assert set(simulate(model, plan, adjustable=True).tensors) == paired
+
+
 def scripted(plan: BuildPlan, folder: Path) -> Set[str]:
     """The tensors of the cache that the script writes for trtexec."""
     scripts_of(plan, folder / "build.sh")
@@ -76,14 +102,17 @@ def scripted(plan: BuildPlan, folder: Path) -> Set[str]:
 @pytest.mark.parametrize("target", ["agx-orin-64gb", "xavier-nx-16gb"])
 def test_a_carried_detector_has_one_set_of_scales(target: str, tmp_path: Path) -> None:
     same_sets(SHAPES, target, tmp_path)
+    same_typed_sets(SHAPES)
 
 
 @pytest.mark.parametrize("kind", range(len(KINDS)))
 def test_heads_have_one_set_of_scales(kind: int, tmp_path: Path) -> None:
     same_sets(head(kind).model, "agx-orin-64gb", tmp_path)
+    same_typed_sets(head(kind).model)
 
 
 def test_every_corpus_network_has_one_set_of_scales(shared: Path, tmp_path: Path) -> None:
     nets = sorted((shared / "corpus/nets").glob("*.onnx"))
     for path in nets[:: len(nets) // amount(6, len(nets))]:
         same_sets(path, "agx-orin-64gb", tmp_path)
+        same_typed_sets(path)

@@ -13,8 +13,8 @@ from onnx import helper, numpy_helper
 from edgedla.errors import ModelError
 from edgedla.quantization.calibration_cache import parse_cache, write_cache
 from edgedla.quantization.qdq import has_qdq, strip_qdq, with_qdq
-from edgedla.quantization.qdq.insert import _is_record
-from edgedla.quantization.qdq.unscaled import Unscaled
+from edgedla.quantization.qdq.pairs import _is_record
+from edgedla.quantization.qdq.unscaled import fp16_nodes
 from edgedla.quantization.session import open_session
 from tests.models import node, onnx_model
 from tests.quantization.small_nets import SHAPE, net
@@ -284,7 +284,7 @@ def test_a_record_of_stripped_pairs_that_somebody_changed_is_not_read(record: An
 @pytest.mark.parametrize("kind", ["Identity", "Flatten", "Relu"])
 def test_nodes_that_only_pass_values_on_are_not_listed_as_fp16(kind: str) -> None:
     model = onnx_model([node(kind, "x", "y", name="last")], {"x": (1, 8)})
-    found = Unscaled(model.graph, {}, set()).fp16_nodes()
+    found = fp16_nodes(model, {})
     assert found == (("last",) if kind == "Relu" else ())
 
 

@@ -65,9 +65,10 @@ def outcome(
     typed = job.platform.release.strongly_typed
     if typed:
         job.notes.append(form_note(request.qdq_form))
-    absmax = scales.absmax if typed else {n: x for n, x in scales.absmax.items() if n in plan.calibration.absmax}
+    written = simulation.tensors if typed else plan.calibration.absmax
+    absmax = {name: top for name, top in scales.absmax.items() if name in written}
     beside = [name for name in scales.absmax if name not in absmax]
-    if beside:
+    if beside and not typed:
         job.notes.append(
             f"tensors that only the GPU touches have no scale ({len(beside)}, as {beside[0]}): their layers run in FP16 there; "
             "--everywhere gives them one, and simulates it"

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any, Collection, Dict, Mapping
 
 from edgedla.quantization.qdq import with_qdq
-from edgedla.quantization.qdq.nodes import METADATA, constants_of
-from edgedla.quantization.qdq.unscaled import Unscaled
+from edgedla.quantization.qdq.pairs import stored_ranges
 from edgedla.regions.float16_model import half_model
 from edgedla.targets import Platform
 from edgedla.vocabulary import QDQ_FORMS
@@ -33,16 +32,13 @@ def quantised_model(
     """An onnx.ModelProto in FLOAT with Q/DQ pairs.
 
     Args:
-        absmax: tensor -> range. A tensor inside what TensorRT fuses gets no pair: one would keep it from fusing.
+        absmax: tensor -> range, see stored_ranges.
         fp16: names of nodes that get none. form: one of QDQ_FORMS.
 
     Raises:
         ModelError: see `with_qdq`.
     """
-    # A model from strip_qdq gets the pairs that it had.
-    if all(entry.key != METADATA for entry in model.metadata_props):
-        unscaled = Unscaled(model.graph, absmax, constants_of(model))
-        absmax = {name: value for name, value in absmax.items() if not unscaled.inner(name)}
+    absmax = stored_ranges(model, absmax)
     if form != "int8-fp16":
         return with_qdq(model, absmax, fp16, unsigned=form == "uint8")
     import onnx

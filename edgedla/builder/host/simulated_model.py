@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
 from edgedla.builder.host.accumulation import fp16_sums, int32_sums
-from edgedla.builder.host.fused import fused_tensors
 from edgedla.builder.host.node_modes import folded_nodes, node_modes
 from edgedla.builder.host.rounding import FLOAT, FLOAT16, Rounding
 from edgedla.builder.host.stored_weights import fp16_weights, quantize_weights
@@ -21,7 +20,9 @@ from edgedla.builder.plan.plan import BuildPlan
 from edgedla.importers.model_file.tensor_types import tensor_types
 from edgedla.importers.model_file.value_names import read_names
 from edgedla.quantization.numerics import FP16_ACCUMULATION, INT8_ACCUMULATION, INT8_ROUNDING
+from edgedla.quantization.qdq.fused import fused_tensors
 from edgedla.quantization.qdq.nodes import constants_of
+from edgedla.quantization.qdq.pairs import Pairs, stored_ranges
 from edgedla.quantization.rounded_half import rounded_half
 from edgedla.quantization.weights import channel_axis
 
@@ -97,6 +98,11 @@ class _Writer:
         self.notes: List[str] = []
         self.types = {name: kind for name, (kind, _) in tensor_types(model).items()}
         self.fused = fused_tensors(model)
+        #: The Q/DQ of the model in a strongly typed release; without them modes tell what is rounded.
+        self.pairs: Optional[Pairs] = None
+        if plan.strongly_typed and plan.calibration.absmax:
+            fp16 = {x.onnx_node for x in plan.layers if x.precision == "fp16"}
+            self.pairs = Pairs(model, stored_ranges(model, plan.calibration.absmax), fp16)
 
     def rewrite(self) -> None:
         graph = self.changed.graph
@@ -109,7 +115,9 @@ class _Writer:
                 continue
             for k, name in enumerate(node.input):
                 if name:
-                    node.input[k] = self._weight(node, name, mode) if name in self.constants else self._read(name, mode)
+                    node.input[k] = (
+                        self._weight(node, name, mode) if name in self.constants else self._read(node, k, mode)
+                    )
             stored = [self._store(name, mode) for name in node.output]
             original = list(node.output)
             for k, inner in enumerate(stored):
@@ -117,7 +125,7 @@ class _Writer:
             self.nodes.extend(self._computed(node, mode))
             for name, inner in zip(original, stored):
                 if inner != name:
-                    self.rounding.add(inner, name, name, mode)
+                    self.rounding.add(inner, name, name, self.state[name])
         del graph.node[:]
         graph.node.extend(self.nodes)
         used = {o.name for o in graph.output}.union(*map(read_names, graph.node))
@@ -143,25 +151,37 @@ class _Writer:
         # Treats an unknown type as float, as nearly every tensor on the DLA is.
         return self.types.get(name, FLOAT) == FLOAT
 
-    def _read(self, name: str, mode: str) -> str:
+    def _read(self, node: NodeProto, slot: int, mode: str) -> str:
         """The tensor as a DLA node of this mode reads it: itself, or a copy rounded on the way in."""
-        if not self._float(name) or self.state.get(name, "fp32") in ("inner", mode):
+        name = source = node.input[slot]
+        state = self.state.get(name, "fp32")
+        if self.pairs is not None:
+            mode = "int8" if self.pairs.read_by(node, slot, name) else "fp16"
+            # Another node may read the pair; this one stands in front of it.
+            source = self._unrounded(name) if (state, mode) == ("int8", "fp16") else name
+        if not self._float(name) or state in ("inner", mode):
             return name
         key = (name, mode)
         if key not in self.copies:
             self.copies[key] = f"{self.rounding.prefix}{mode}/{name}"
-            self.rounding.add(name, self.copies[key], name, mode)
+            self.rounding.add(source, self.copies[key], name, mode)
         return self.copies[key]
 
     def _store(self, name: str, mode: str) -> str:
         """The name that the node writes to; differs from `name` if a rounding follows."""
         if not name or not self._float(name):
             return name
+        paired = self.pairs is not None and name in self.pairs.tensors
         reader = self.fused.get(name)
-        if reader is not None and self.modes[reader] == mode:
+        if reader is not None and self.modes[reader] == mode and not paired:
             self.state[name] = "inner"
             return name
+        if self.pairs is not None:
+            mode = "int8" if paired and (mode == "int8" or self.pairs.output_through(name)) else "fp16"
         self.state[name] = mode
+        return self._unrounded(name)
+
+    def _unrounded(self, name: str) -> str:
         return f"{self.rounding.prefix}unrounded/{name}"
 
     def _weight(self, node: NodeProto, name: str, mode: str) -> str:

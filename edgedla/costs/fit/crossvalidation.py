@@ -10,6 +10,7 @@ from typing import Dict, Iterator, List, Mapping, Sequence, Tuple
 from edgedla.costs.engines import clocks_for, highest_clocks
 from edgedla.costs.features import FIXED_FEATURES, LOWER_CLOCK_SPREAD, STRUCTURE_SPREAD, grouped_as_published
 from edgedla.costs.fit.evidence import Row
+from edgedla.costs.fit.extras import mean
 from edgedla.costs.fit.power import Power, word
 from edgedla.costs.fit.report import FIXED_SPREAD, is_network, percent, signed, spread_of
 from edgedla.costs.fit.samples import Sample, graph_of
@@ -118,20 +119,20 @@ def report_lines(fitted: Mapping[str, Fitted], power: Power, checked: Sequence[T
     yield "Networks, predicted with their source left out of the fit"
     for u in rows:
         yield f"  {u.row.id}  {u.group:<11}{signed(u.error):>7}  (states {percent(u.spread)})  {u.row.model}, {u.row.origin}"
-    yield f"mean error of {len(rows)} networks: {percent(_mean(abs(u.error) for u in rows))}"
+    yield f"mean error of {len(rows)} networks: {percent(mean(u.error for u in rows))}"
     plain = [u for u in rows if not u.fallback]
-    yield f"  without fallback ({len(plain)}): {percent(_mean(abs(u.error) for u in plain))}"
+    yield f"  without fallback ({len(plain)}): {percent(mean(u.error for u in plain))}"
     for name in fitted:
-        errors_of_group = [abs(u.error) for u in rows if u.group == name]
-        yield f"  {name} ({len(errors_of_group)}): {percent(_mean(iter(errors_of_group))) if errors_of_group else '-'}"
+        errors_of_group = [u.error for u in rows if u.group == name]
+        yield f"  {name} ({len(errors_of_group)}): {percent(mean(errors_of_group))}"
     modes = power_mode_errors(fitted)
-    yield f"power modes, relative to the highest ({len(modes)}): {percent(_mean(abs(e) for _, e in modes))}"
+    yield f"power modes, relative to the highest ({len(modes)}): {percent(mean(e for _, e in modes))}"
     yield f"  {_within([(u.error, u.spread) for u in rows])}"
     for name, by in (("the figure", "left_one"), ("its source", "left_out")):
         parts = [(s, e, f) for f in fitted.values() for s, e in zip(f.samples, getattr(f, by)) if not is_network(s)]
         layers = [(e, _stated(f, s)) for s, e, f in parts if e is not None]
-        mean = percent(_mean(abs(e) for e, _ in layers))
-        yield f"layers and groups of layers, {name} left out ({len(layers)}): {mean}; {_within(layers)}"
+        whole = f"layers and groups of layers, {name} left out ({len(layers)})"
+        yield f"{whole}: {percent(mean(e for e, _ in layers))}; {_within(layers)}"
 
     yield ""
     yield "Order of published comparisons: how many times slower the second one is"
@@ -149,11 +150,11 @@ def report_lines(fitted: Mapping[str, Fitted], power: Power, checked: Sequence[T
     for f, error in figures:
         where = f"{f.row.module} {f.row.power_mode}".strip()
         yield f"  {f.row.id}{signed(error):>7}  {f.energy_mj:.1f} mJ, {f.row.model}, {where}, {f.row.origin}"
-    yield f"mean error of {len(figures)} figures: {percent(_mean(abs(e) for _, e in figures))} (states {percent(power.spread)})"
-    with_idle = [abs(e) * f.energy_mj / f.board_mj for f, e in figures]
-    yield f"  of the board's whole power: {percent(_mean(iter(with_idle)))}"
-    ratios = [abs(predicted / published - 1) for _, published, predicted in power.ratios]
-    yield f"performance per watt of the DLA over the GPU ({len(ratios)}): {percent(_mean(iter(ratios)))}"
+    yield f"mean error of {len(figures)} figures: {percent(mean(e for _, e in figures))} (states {percent(power.spread)})"
+    with_idle = mean(e * f.energy_mj / f.board_mj for f, e in figures)
+    yield f"  of the board's whole power: {percent(with_idle)}"
+    ratios = mean(predicted / published - 1 for _, published, predicted in power.ratios)
+    yield f"performance per watt of the DLA over the GPU ({len(power.ratios)}): {percent(ratios)}"
 
 
 def _stated(f: Fitted, sample: Sample) -> float:
@@ -187,10 +188,5 @@ def _as_published(row: Row) -> bool:
 
 def _within(errors: Sequence[Tuple[float, float]]) -> str:
     """Which share of the (error, spread) keeps the spread once and twice."""
-    once, twice = (_mean(float(abs(e) <= n * spread) for e, spread in errors) for n in (1, 2))
+    once, twice = (mean(float(abs(e) <= n * spread) for e, spread in errors) for n in (1, 2))
     return f"{percent(once)} within 1 spread, {percent(twice)} within 2"
-
-
-def _mean(values: Iterator[float]) -> float:
-    every = list(values)
-    return sum(every) / len(every) if every else 0.0

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
-from typing import List, Mapping, Sequence, Tuple
+from typing import Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from edgedla.costs.contention import achieved_gb_s
 from edgedla.costs.fit.evidence import Row
@@ -40,21 +41,15 @@ def fit_contention(rows: Sequence[Row]) -> Contention:
     def errors(total: float, floor: float) -> List[float]:
         return [achieved_gb_s(d, e, total, floor) / r.value - 1.0 for r, d, e in matrix]
 
-    best = min(
-        (
-            (sum(x * x for x in errors(total, floor)), total, floor)
-            for total in range(40, 120)
-            for floor in range(20, 80)
-        ),
-    )
-    _, total, floor = best
+    tried = itertools.product(range(40, 120), range(20, 80))
+    total, floor = min(tried, key=lambda shares: sum(x * x for x in errors(*shares)))
     best_errors = errors(total, floor)
     peak = module_for(matrix[0][0].module).dram_gb_s
     return Contention(
         total / peak,
         floor / peak,
-        _mean_abs(best_errors),
-        _mean_abs([d / r.value - 1.0 for r, d, _ in matrix]),
+        mean(best_errors) or 0.0,
+        mean(d / r.value - 1.0 for r, d, _ in matrix) or 0.0,
         math.sqrt(sum(x * x for x in best_errors) / len(best_errors)),
         tuple(r.id for r, _, _ in matrix),
     )
@@ -94,5 +89,7 @@ def _demands(row: Row) -> Tuple[float, float]:
     return float(words["demand"]), float(words["external"])
 
 
-def _mean_abs(values: Sequence[float]) -> float:
-    return sum(abs(v) for v in values) / len(values)
+def mean(errors: Iterable[Optional[float]]) -> Optional[float]:
+    """Of the magnitudes of those that are known; None if none is."""
+    deviations = [abs(e) for e in errors if e is not None]
+    return sum(deviations) / len(deviations) if deviations else None

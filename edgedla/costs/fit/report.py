@@ -6,7 +6,7 @@ import math
 from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from edgedla.costs.features import DLA_FEATURES, GPU_FEATURES
-from edgedla.costs.fit.extras import Contention, Sparsity
+from edgedla.costs.fit.extras import Contention, Sparsity, mean
 from edgedla.costs.fit.power import Power
 from edgedla.costs.fit.samples import Sample
 from edgedla.costs.fit.solve import CARRIED, NUISANCE, Fitted
@@ -192,16 +192,11 @@ def signed(value: Optional[float]) -> str:
 
 def _summaries(f: Fitted) -> Dict[str, float]:
     summaries = {
-        "in_sample": _mean(f.errors),
-        "figure_left_out": _mean(f.left_one),
-        "source_left_out": _mean(f.left_out),
+        "in_sample": mean(f.errors),
+        "figure_left_out": mean(f.left_one),
+        "source_left_out": mean(f.left_out),
     }
     return {k: v for k, v in summaries.items() if v is not None}
-
-
-def _mean(errors: Iterable[Optional[float]]) -> Optional[float]:
-    deviations = [abs(e) for e in errors if e is not None]
-    return sum(deviations) / len(deviations) if deviations else None
 
 
 def _coefficients(f: Fitted) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from copy import deepcopy
 from typing import Any, Collection, Dict, List, Mapping, Set, Tuple
 
@@ -11,9 +10,10 @@ import numpy as np
 from edgedla.errors import ModelError
 from edgedla.importers.model_file.float16_tensors import HALF
 from edgedla.importers.model_file.port_names import free_name, tensor_names
-from edgedla.importers.model_file.tensor_types import FLOAT, tensor_types
+from edgedla.importers.model_file.tensor_types import FLOAT
 from edgedla.quantization.calibration_cache import INT8_MAX
 from edgedla.quantization.qdq.nodes import DEQUANTIZE, METADATA, QUANTIZE, constants_of
+from edgedla.quantization.qdq.pairs import Pairs
 from edgedla.quantization.qdq.strip import has_qdq
 from edgedla.quantization.weights import channel_axis, per_channel_absmax
 
@@ -54,18 +54,6 @@ def with_qdq(
     return changed
 
 
-def _is_record(record: object) -> bool:
-    """True if the metadata has the form that strip_qdq writes. Metadata is untrusted input."""
-    if not isinstance(record, dict) or not {"edges", "outputs", "weights"} <= set(record):
-        return False
-    edges = record["edges"]
-    return (
-        isinstance(edges, dict)
-        and all(isinstance(record[name], (list, dict)) for name in ("outputs", "weights"))
-        and all(isinstance(slots, list) for slots in edges.values())
-    )
-
-
 class _Inserter:
     def __init__(
         self, model: Any, absmax: Mapping[str, float], fp16: Collection[str], half: bool, unsigned: bool
@@ -74,33 +62,19 @@ class _Inserter:
         self.middle = np.asarray(128, np.uint8) if unsigned else np.zeros((), np.int8)
         self.model, self.graph, self.absmax, self.fp16 = model, model.graph, absmax, fp16
         self.constants = constants_of(model)
-        self.types = tensor_types(model)
-        self.outputs = {o.name for o in self.graph.output}
-        self.wide = {name for node in self.graph.node if node.name in fp16 for name in node.output}
-        self.kept = self._recorded_places()
+        self.pairs = Pairs(model, absmax, fp16, self.kind)
+        self.outputs, self.kept = self.pairs.outputs, self.pairs.kept
         self.nodes: List[Any] = []
         self.weights: Dict[str, str] = {}
         self.taken = set(tensor_names(self.graph))
         self.names: Dict[Tuple[str, str], str] = {}
         self.zero = ""
 
-    def _recorded_places(self) -> Dict[str, Any]:
-        """The original places of the pairs, for a model from strip_qdq; otherwise empty."""
-        for entry in self.model.metadata_props:
-            if entry.key == METADATA:
-                try:
-                    places = json.loads(entry.value)
-                except (ValueError, RecursionError):
-                    return {}
-                return places if _is_record(places) else {}
-        return {}
-
     def run(self) -> None:
         self.zero = self._initializer(self._named("edgedla", "zero_point"), self.middle)
         old = list(self.graph.node)
         quantised: Set[str] = set()
-        paired = {n for node in old for slot, n in enumerate(node.input) if self._reads_pair(node, slot, n)}
-        paired.update(name for name in self.outputs if self._wants(name) and self._output_through(name))
+        paired = self.pairs.tensors
         for entry in self.graph.input:
             if entry.name not in self.constants and entry.name in paired:
                 self._pair(entry.name, entry.name, self._named(entry.name, "dequantized"), quantised)
@@ -108,7 +82,7 @@ class _Inserter:
             self._read(node)
             names = list(node.output)
             for slot, name in enumerate(names):
-                if name in paired and self._output_through(name):
+                if name in paired and self.pairs.output_through(name):
                     node.output[slot] = self._named(name, "unquantized")
             self.nodes.append(node)
             for name, inner in zip(names, node.output):
@@ -125,31 +99,15 @@ class _Inserter:
         del self.model.metadata_props[:]
         self.model.metadata_props.extend(entries)
 
-    def _wants(self, name: str) -> bool:
-        # A model from strip_qdq gets pairs only where it had them, even if rules gave more tensors a scale.
-        stood = not self.kept or name in self.kept["edges"] or name in self.kept["outputs"]
-        return stood and name in self.absmax and self.types.get(name, (self.kind, ()))[0] == self.kind
-
-    def _output_through(self, name: str) -> bool:
-        """True for a network output that is written by its pair's DQ."""
-        return name in self.outputs and (name in self.kept["outputs"] if self.kept else name not in self.wide)
-
-    def _reads_pair(self, node: Any, slot: int, name: str) -> bool:
-        if not self._wants(name):
-            return False
-        if self.kept:
-            return [node.output[0], slot] in self.kept["edges"].get(name, [])
-        return not (node.name and node.name in self.fp16)
-
     def _read(self, node: Any) -> None:
         names = list(node.input)
         for slot, name in enumerate(names):
             if name in self.constants:
                 node.input[slot] = self._weight(node, slot, name, names[0])
-            elif self._reads_pair(node, slot, name):
-                if not self._output_through(name):
+            elif self.pairs.read_by(node, slot, name):
+                if not self.pairs.output_through(name):
                     node.input[slot] = self._named(name, "dequantized")
-            elif self._wants(name) and self._output_through(name):
+            elif self.pairs.wants(name) and self.pairs.output_through(name):
                 node.input[slot] = self._named(name, "unquantized")
 
     def _weight(self, node: Any, slot: int, name: str, data: str) -> str:
@@ -162,7 +120,7 @@ class _Inserter:
         gets_pair = name in stood if stood is not None else not (node.name and node.name in self.fp16)
         if axis is None or tensor.data_type != self.kind or not gets_pair:
             return name
-        if stood is None and not self._wants(data):
+        if stood is None and not self.pairs.wants(data):
             return name
         if name not in self.weights:
             values = numpy_helper.to_array(tensor).astype(np.float32)

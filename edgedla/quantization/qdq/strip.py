@@ -22,7 +22,7 @@ from edgedla.quantization.qdq.nodes import (
     label,
     read_quantizer,
 )
-from edgedla.quantization.qdq.unscaled import Unscaled
+from edgedla.quantization.qdq.unscaled import fp16_nodes, inner_ranges
 from edgedla.quantization.weights import channel_axis, per_channel_absmax
 
 
@@ -71,9 +71,8 @@ def strip_qdq(model: Any) -> Stripped:
     fold_scales(changed)
     work = _Stripper(changed)
     work.run()
-    unscaled = Unscaled(changed.graph, work.absmax, work.constants)
     return Stripped(
-        changed, work.absmax, unscaled.fp16_nodes(), work.pairs, len(work.weight_scales), unscaled.inner_ranges(),
+        changed, work.absmax, fp16_nodes(changed, work.absmax), work.pairs, len(work.weight_scales), inner_ranges(changed, work.absmax),
         work.rounded_anew,
     )  # fmt: skip
 

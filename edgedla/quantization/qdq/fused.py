@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Dict, List
+from typing import Any, Dict, List
 
 from edgedla.quantization.qdq.nodes import constants_of
-
-if TYPE_CHECKING:
-    from onnx import ModelProto
 
 #: Operators that TensorRT fuses later ones into: the value between them is never stored, so never rounded.
 FUSING = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
@@ -15,22 +12,22 @@ FUSED_INTO = frozenset({"BatchNormalization", "Relu", "Clip", "Add", "PRelu", "L
 NORMALISED = frozenset({"Relu", "Clip", "PRelu", "LeakyRelu"})
 
 
-def fused_tensors(model: ModelProto) -> Dict[str, int]:
+def fused_tensors(model: Any) -> Dict[str, int]:
     """Tensor -> index of its one reader, if TensorRT fuses writer and reader when both run in one mode."""
-    constants = constants_of(model)
+    graph, constants = model.graph, constants_of(model)
     readers: Dict[str, List[int]] = {}
-    for i, node in enumerate(model.graph.node):
+    for i, node in enumerate(graph.node):
         for t in node.input:
             readers.setdefault(t, []).append(i)
-    outputs = {o.name for o in model.graph.output}
+    outputs = {o.name for o in graph.output}
     fused = {}
-    for node in model.graph.node:
+    for node in graph.node:
         # Conv, BatchNormalization and Relu become one operation, so neither value between them is stored.
         into = FUSED_INTO if node.op_type in FUSING else NORMALISED if node.op_type == "BatchNormalization" else ()
         for name in node.output:
             if not into or name in outputs or len(readers.get(name, ())) != 1:
                 continue
-            reader = model.graph.node[readers[name][0]]
+            reader = graph.node[readers[name][0]]
             if reader.op_type in into and (reader.op_type != "Add" or any(t in constants for t in reader.input)):
                 fused[name] = readers[name][0]
     return fused
