@@ -4,7 +4,7 @@ Real parts: GStreamer's RTSP server (tests/runtime/cameras.py), Mosquitto, `edge
 shapes detector on the host (SIMULATED). Outputs of clips and lines lie in --folder; make it a small tmpfs to fill its disk.
 Prints a document: memory, threads and open files over time, and what was lost. Exit code 1 if something that must hold does not.
 
-usage: python benchmarks/soak_watch.py --minutes 3 [--every 30] [--folder DIR] [--json FILE]
+usage: python benchmarks/soak_watch.py --minutes 3 [--every 30] [--rate 8] [--folder DIR] [--json FILE]
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ PIPELINE = """
 version: 2
 sources:
   gate: {{uri: "rtsp://127.0.0.1:{cameras}/plain", max_rate: {rate}}}
-  yard: {{uri: "rtsp://127.0.0.1:{cameras}/mjpeg", max_rate: 8}}
-  door: {{uri: "rtsp://127.0.0.1:{cameras}/dies", max_rate: 8}}
+  yard: {{uri: "rtsp://127.0.0.1:{cameras}/mjpeg", max_rate: {slow}}}
+  door: {{uri: "rtsp://127.0.0.1:{cameras}/dies", max_rate: {slow}}}
 models:
   shapes: {{artifact: detector, track: {track}, decode: {{kind: yolov8, reg_max: 8, score: 0.01, labels: [circle, square, triangle]}}}}
 events:
@@ -143,6 +143,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=3.0)
     parser.add_argument("--every", type=float, default=20.0, help="seconds between disturbances")
+    parser.add_argument("--rate", type=int, default=8, help="analysed frames per second of each camera")
     parser.add_argument("--folder", default="")
     parser.add_argument("--json", default="")
     given = parser.parse_args()
@@ -160,7 +161,7 @@ def main() -> int:
     more = "  each: {each: object, score: 0, frames: 1, end_s: 1}" if track == "bytetrack" else ""
 
     def rewrite(turn: int) -> None:
-        text = PIPELINE.format(**ports, rate=8 + turn % 3, track=track, more=more)
+        text = PIPELINE.format(**ports, rate=given.rate + turn % 3, slow=given.rate, track=track, more=more)
         (work / "p.yaml.new").write_text(text)
         os.replace(work / "p.yaml.new", work / "p.yaml")
 

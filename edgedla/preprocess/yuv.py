@@ -46,10 +46,16 @@ def part_to_bgr(
     Colours are those of `nv12_to_bgr` within 2 levels, except where U or V jump from one pixel to the next.
     """
     x, y, w, h = part_xywh
+    left, top = x % 2, y % 2
+    if size_hw == (h, w) and (left or top or h % 2 or w % 2):
+        # U and V belong to pairs of pixels.
+        w, h = (left + w + 1) // 2 * 2, (top + h + 1) // 2 * 2
+        pairs = part_to_bgr(cv2, frame, pixels, (x - left, y - top, w, h), (h, w))
+        return np.ascontiguousarray(pairs[top : top + size_hw[0], left : left + size_hw[1]])
     rows, size = frame.shape[0] * 2 // 3, (size_hw[1], size_hw[0])
     luma = frame[y : y + h, x : x + w]
     chroma = frame[rows:].reshape(rows // 2, -1, 2)[y // 2 : (y + h + 1) // 2, x // 2 : (x + w + 1) // 2]
-    if pixels == "nv12" and size_hw == (h, w) == (h // 2 * 2, w // 2 * 2):
+    if pixels == "nv12" and size_hw == (h, w):
         return np.asarray(cv2.cvtColorTwoPlane(luma, chroma, cv2.COLOR_YUV2BGR_NV12))
     black, *to = NV12[pixels]
     rows_of = ((to[0], to[1], 0), (to[0], to[2], to[3]), (to[0], 0, to[4]))

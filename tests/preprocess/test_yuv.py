@@ -46,7 +46,9 @@ def test_nv12_is_converted_as_opencv_does() -> None:
     image = np.random.default_rng(0).integers(0, 256, (36, 32), np.uint8)
     opencvs = cv2.cvtColor(image, cv2.COLOR_YUV2BGR_NV12)
     np.testing.assert_array_equal(nv12_to_bgr(image), opencvs)
-    np.testing.assert_array_equal(part_to_bgr(cv2, image, "nv12", (4, 2, 20, 16), (16, 20)), opencvs[2:18, 4:24])
+    for x, y, w, h in ((4, 2, 20, 16), (5, 2, 20, 16), (4, 3, 20, 16), (5, 3, 19, 15), (31, 0, 1, 1), (1, 1, 31, 23)):
+        part = part_to_bgr(cv2, image, "nv12", (x, y, w, h), (h, w))
+        np.testing.assert_array_equal(part, opencvs[y : y + h, x : x + w])
 
 
 def test_nv12_of_video_range_maps_to_full_range() -> None:
