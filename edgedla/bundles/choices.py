@@ -20,7 +20,7 @@ class Choices:
     Attributes:
         runners: "host", "tensorrt", "cudla". schemes: of the sources; empty if the source is named at the start.
         draws: pictures are written, sent or shown. prometheus: metrics are served. rtsp: a stream is served.
-        mqtt: results are sent. track: detections keep a number. view: the live page is served.
+        view: the live page is served. by_pip: libraries that outputs and the tracker need.
     """
 
     runners: FrozenSet[str]
@@ -28,23 +28,24 @@ class Choices:
     draws: bool
     prometheus: bool
     rtsp: bool
-    mqtt: bool = False
-    track: bool = False
     view: bool = False
+    by_pip: FrozenSet[str] = frozenset()
 
 
 def choices_of(config: PipelineConfig, artifacts: Sequence[Artifact]) -> Choices:
     runners = frozenset(runner for artifact in artifacts for runner in _runners(artifact))
     uris = [source.uri for source in config.named_sources.values() if source.uri]
+    out, models = config.outputs, config.named_models.values()
+    by_pip = {"paho-mqtt": out.mqtt.url, "pyzmq": out.zmq,
+              "lap": any(model.track for model in models), "jinja2": config.view.port}  # fmt: skip
     return Choices(
         runners,
         frozenset(parse_source(uri).scheme for uri in uris),
         draws(config) or bool(config.view.port),
         bool(config.metrics.prometheus_port),
         bool(config.outputs.rtsp.url),
-        bool(config.outputs.mqtt.url),
-        any(model.track for model in config.named_models.values()),
         bool(config.view.port),
+        frozenset(name for name, asked in by_pip.items() if asked),
     )
 
 
@@ -113,10 +114,4 @@ def libraries(choices: Choices) -> Tuple[str, ...]:
         names.add("prometheus_client")
     if choices.rtsp:
         names.add("GStreamer's RTSP server (libgstrtspserver-1.0-0)")
-    if choices.mqtt:
-        names.add("paho-mqtt")
-    if choices.view:
-        names.add("jinja2")
-    if choices.track:
-        names.add("lap")
-    return tuple(sorted(names))
+    return tuple(sorted(names | choices.by_pip))

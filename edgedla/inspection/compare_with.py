@@ -8,13 +8,7 @@ from typing import Any, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Un
 
 from edgedla.builder.artifact.artifact import Artifact
 from edgedla.errors import DocumentError, UsageError
-from edgedla.inspection.comparison import (
-    Comparison,
-    Predicted,
-    compare,
-    predicted_of_check,
-    predicted_of_mapping,
-)
+from edgedla.inspection.comparison import Comparison, Predicted, compare, predicted_of_check, predicted_of_mapping
 from edgedla.inspection.file_kind import detect
 from edgedla.records.build_log import BuildLog
 from edgedla.records.build_log_reader import read_build_log

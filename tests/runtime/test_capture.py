@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from edgedla.errors import EnvironmentMissing, RunError
-from edgedla.runtime.pipeline.capture import Capture
 from edgedla.runtime.sources.reader import CaptureOptions
+from tests.runtime.taking import Taken
 
 
 class Scripted:
@@ -61,7 +61,7 @@ def take_forever(capture):
 
 
 def test_a_live_source_keeps_the_newest_frame_and_counts_the_dropped():
-    capture = Capture(lambda: Scripted(["frame"] * 50))
+    capture = Taken(lambda: Scripted(["frame"] * 50))
     capture.start()
     time.sleep(0.2)
     frames = drain(capture)
@@ -70,7 +70,7 @@ def test_a_live_source_keeps_the_newest_frame_and_counts_the_dropped():
 
 
 def test_a_file_source_drops_no_frame_with_a_slow_reader():
-    capture = Capture(lambda: Scripted(["frame"] * 20, live=False))
+    capture = Taken(lambda: Scripted(["frame"] * 20, live=False))
     capture.start()
     frames = []
     while not capture.ended:
@@ -84,7 +84,7 @@ def test_a_file_source_drops_no_frame_with_a_slow_reader():
 
 def test_a_source_reconnects_after_failures():
     steps = ["frame", RunError("unplugged"), "refuse", "refuse", "frame", "end"]
-    capture = Capture(lambda: Scripted(steps), CaptureOptions(backoff_first_s=0.01))
+    capture = Taken(lambda: Scripted(steps), CaptureOptions(backoff_first_s=0.01))
     capture.start()
     frames = drain(capture)
     assert [f.index for f in frames] == [0, 1]
@@ -94,7 +94,7 @@ def test_a_source_reconnects_after_failures():
 def test_the_backoff_doubles_up_to_its_limit():
     waits = []
     steps = [RunError("x"), *["refuse"] * 5, "end"]
-    capture = Capture(lambda: Scripted(steps), CaptureOptions(backoff_first_s=1, backoff_most_s=4))
+    capture = Taken(lambda: Scripted(steps), CaptureOptions(backoff_first_s=1, backoff_most_s=4))
     capture.reader._stop = _Recorder(waits)
     capture.reader._run(Scripted(["frame", RunError("x")]), capture.reader._generation)
     assert waits == [1, 2, 4, 4, 4, 4, 4]
@@ -112,7 +112,7 @@ class _Recorder(threading.Event):
 
 def test_a_stalled_source_is_opened_again_by_the_watchdog():
     scripts = [["frame", ("wait", 2.0), "frame"], ["frame", "end"]]
-    capture = Capture(lambda: Scripted(scripts.pop(0)), CaptureOptions(stall_s=0.2))
+    capture = Taken(lambda: Scripted(scripts.pop(0)), CaptureOptions(stall_s=0.2))
     capture.start()
     frames = drain(capture)
     assert len(frames) == 2
@@ -140,7 +140,7 @@ class Hanging(Scripted):
 @pytest.mark.parametrize("stall_s", [0.05, 60.0], ids=["left behind", "stopped"])
 def test_a_frame_of_a_hung_read_is_not_delivered(stall_s):
     Hanging.half_read.clear()
-    capture = Capture(lambda: Hanging(["frame"]), CaptureOptions(stall_s=stall_s))
+    capture = Taken(lambda: Hanging(["frame"]), CaptureOptions(stall_s=stall_s))
     gc.disable()
     try:
         capture.start()
@@ -159,18 +159,18 @@ def test_a_frame_of_a_hung_read_is_not_delivered(stall_s):
 
 def test_a_source_that_cannot_be_opened_at_all_fails_at_the_start():
     with pytest.raises(RunError, match="refuses"):
-        Capture(lambda: Scripted(["refuse"])).start()
+        Taken(lambda: Scripted(["refuse"])).start()
 
 
 def test_a_missing_library_is_not_retried():
-    capture = Capture(lambda: Scripted(["frame", EnvironmentMissing("no OpenCV")]))
+    capture = Taken(lambda: Scripted(["frame", EnvironmentMissing("no OpenCV")]))
     capture.start()
     with pytest.raises(EnvironmentMissing):
         take_forever(capture)
 
 
 def test_any_exception_of_a_source_becomes_an_error_of_ours():
-    capture = Capture(lambda: Scripted(["frame", ValueError("driver says no")], live=False))
+    capture = Taken(lambda: Scripted(["frame", ValueError("driver says no")], live=False))
     capture.start()
     with pytest.raises(RunError, match="driver says no"):
         take_forever(capture)
@@ -183,7 +183,7 @@ def test_a_source_is_given_up_after_its_timeout():
             return Scripted(["frame", RunError("gone")])
         return Scripted(["refuse"])
 
-    capture = Capture(factory, CaptureOptions(backoff_first_s=0.02, backoff_most_s=0.02, give_up_s=0.1))
+    capture = Taken(factory, CaptureOptions(backoff_first_s=0.02, backoff_most_s=0.02, give_up_s=0.1))
     capture.start()
     with pytest.raises(RunError):
         take_forever(capture)

@@ -31,6 +31,7 @@ from edgedla.runtime.sources import open_source, parse_source
 from edgedla.runtime.sources.gst_launch import GstLaunchSource
 from edgedla.runtime.sources.reader import MOST_STUCK, CaptureOptions
 from tests.runtime.fake_runner import FakeRunner
+from tests.runtime.taking import Taken
 from tests.runtime.waiting import until
 
 cv2 = pytest.importorskip("cv2", reason="OpenCV is not installed")
@@ -215,7 +216,7 @@ def test_a_driver_that_never_returns_ends_the_run_before_threads_pile_up(release
         opened.append(1)
         return Camera(read)
 
-    capture = Capture(factory, CaptureOptions(stall_s=0.1))
+    capture = Taken(factory, CaptureOptions(stall_s=0.1))
     before = threading.active_count()
     capture.start()
     assert capture.take(1.0) is not None
@@ -249,7 +250,7 @@ def test_a_camera_that_hangs_once_is_opened_again_and_its_late_frame_is_ignored(
         cameras.append(Camera(read))
         return cameras[-1]
 
-    capture = Capture(factory, CaptureOptions(stall_s=0.2))
+    capture = Taken(factory, CaptureOptions(stall_s=0.2))
     capture.start()
     assert until(lambda: capture.captured > 5)
     release.set()
@@ -261,7 +262,7 @@ def test_a_camera_that_hangs_once_is_opened_again_and_its_late_frame_is_ignored(
 
 
 def test_a_slow_opening_of_a_source_is_not_a_stall():
-    capture = Capture(
+    capture = Taken(
         lambda: Camera(lambda c: time.sleep(0.01) or image(), open_=lambda: time.sleep(0.8)),
         CaptureOptions(stall_s=0.1),
     )
@@ -275,7 +276,7 @@ def test_a_hung_close_of_a_source_does_not_block_the_stop(release):
         def close(self):
             release.wait(120)
 
-    capture = Capture(lambda: Sticky(lambda c: time.sleep(0.01) or image()))
+    capture = Taken(lambda: Sticky(lambda c: time.sleep(0.01) or image()))
     capture.start()
     started = time.monotonic()
     capture.stop(0.3)
@@ -293,7 +294,7 @@ def test_a_hung_source_that_can_be_interrupted_is_closed_at_the_stop(release):
         cameras.append(Pipe(lambda c: release.wait(120) and None))
         return cameras[-1]
 
-    capture = Capture(factory)
+    capture = Taken(factory)
     capture.start()
     capture.stop(1.0)
     assert cameras[0].closed
@@ -302,7 +303,7 @@ def test_a_hung_source_that_can_be_interrupted_is_closed_at_the_stop(release):
 @pytest.mark.skipif(shutil.which("gst-launch-1.0") is None, reason="GStreamer is not installed")
 def test_a_gstreamer_pipeline_without_data_does_not_outlive_the_capture():
     uri = parse_source("gst://videotestsrc is-live=true ! video/x-raw,framerate=1/1000")
-    capture = Capture(lambda: GstLaunchSource(uri))
+    capture = Taken(lambda: GstLaunchSource(uri))
     capture.start()
     process = capture.reader._source._process
     assert process.poll() is None
@@ -317,7 +318,7 @@ def test_a_camera_that_breaks_after_each_first_frame_is_opened_ever_less_often(c
         camera.done = True
         return image()
 
-    capture = Capture(lambda: Camera(read), CaptureOptions(backoff_first_s=0.02, backoff_most_s=0.64))
+    capture = Taken(lambda: Camera(read), CaptureOptions(backoff_first_s=0.02, backoff_most_s=0.64))
     capture.start()
     time.sleep(1.5)
     capture.stop(1.0)
@@ -328,7 +329,7 @@ def test_a_camera_that_breaks_after_each_first_frame_is_opened_ever_less_often(c
     "bad", ["text", np.zeros((48, 64), np.uint8), np.zeros((48, 64, 4), np.uint8), np.zeros((48, 64, 3)), image(0, 64)]
 )
 def test_an_invalid_frame_is_refused_and_described(bad):
-    capture = Capture(lambda: Camera(lambda c: bad), CaptureOptions(reconnect=False))
+    capture = Taken(lambda: Camera(lambda c: bad), CaptureOptions(reconnect=False))
 
     def take():
         capture.start()
@@ -355,7 +356,7 @@ def test_a_source_that_returns_with_another_size_continues(caplog):
 
         return Camera(read, hw)
 
-    capture = Capture(factory, CaptureOptions(backoff_first_s=0.01))
+    capture = Taken(factory, CaptureOptions(backoff_first_s=0.01))
     capture.start()
     shapes = set()
     assert until(lambda: shapes.add(getattr(getattr(capture.take(0.2), "image", None), "shape", 0)) or len(shapes) > 1)

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from edgedla.errors import RunError, UsageError
-from edgedla.runtime.pipeline.capture import Capture
 from edgedla.runtime.sources import open_source, parse_source
 from edgedla.runtime.sources.base import CameraDenied
 from tests.runtime.http_served import served
+from tests.runtime.taking import Taken
 
 FILE = """
 import numpy as np
@@ -47,7 +47,7 @@ def mine(tmp_path: Path) -> str:
 
 def test_frames_carry_the_time_of_their_capture(mine: str) -> None:
     parsed = parse_source(f"{mine}:frames", {"rate": 10})
-    capture = Capture(lambda: open_source(parsed))
+    capture = Taken(lambda: open_source(parsed))
     capture.start()
     times: List[float] = []
     while not capture.ended:

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from edgedla.runtime.pipeline.capture import Capture
 from edgedla.runtime.sources import parse_source
 from edgedla.runtime.sources.gst_launch import GstLaunchSource
 from edgedla.runtime.sources.reader import CaptureOptions
 from tests.ports import free_port
+from tests.runtime.taking import Taken
 
 PYTHON = "/usr/bin/python3"
 CAMERA = Path(__file__).resolve().parents[1] / "rtsp_camera.py"
@@ -67,7 +67,7 @@ def test_an_rtsp_stream_reconnects_without_leaking_threads_or_files(server, capl
     first = start()
     threads, files = threading.active_count(), open_files()
     parsed = parse_source(uri)
-    capture = Capture(lambda: GstLaunchSource(parsed), CaptureOptions(backoff_first_s=0.1, backoff_most_s=0.5))
+    capture = Taken(lambda: GstLaunchSource(parsed), CaptureOptions(backoff_first_s=0.1, backoff_most_s=0.5))
     capture.start()
     try:
         assert (capture.frame_hw, capture.rate) == ((120, 160), 25)

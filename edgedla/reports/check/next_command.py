@@ -9,15 +9,7 @@ from edgedla.placement.worth.headline import FREES
 from edgedla.regions.report import CheckReport
 from edgedla.regions.values import ROUGH_ERROR
 from edgedla.reports import words
-from edgedla.reports.gains import (
-    COSTED_LAYERS,
-    headline_of,
-    of_the_data,
-    open_sizes,
-    stays_behind,
-    way,
-    worth_of,
-)
+from edgedla.reports.gains import COSTED_LAYERS, headline_of, of_the_data, open_sizes, stays_behind, way, worth_of
 from edgedla.reports.layer_groups import unknowns
 from edgedla.reports.page.numbers import significant
 from edgedla.targets import target_options

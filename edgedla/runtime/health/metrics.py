@@ -7,7 +7,7 @@ import functools
 import logging
 import threading
 import time
-from typing import Any, Callable, Dict, Iterator, List, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Sequence, Tuple
 
 from edgedla.errors import EnvironmentMissing, RunError
 from edgedla.runtime.hosts import serving_hint
@@ -27,8 +27,6 @@ class PipelineCollector:
         self._summary = summary
 
     def collect(self) -> Iterator[Any]:
-        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, SummaryMetricFamily
-
         s = self._summary()
         frames = s["frames"]
         for name, text in (
@@ -42,118 +40,93 @@ class PipelineCollector:
             ("stalls", "times the source stood still"),
             ("outages", "times the source gave no frames until it was opened again"),
         ):
-            yield CounterMetricFamily(f"edgedla_{name}", text, value=frames[name])
-        yield GaugeMetricFamily(
-            "edgedla_throughput_fps", "results per second since the start", value=s["throughput_fps"]
-        )
-        yield GaugeMetricFamily(
-            "edgedla_all_non_finite", "1 while every result of a model holds NaN or infinity",
-            value=int(any(m["all_non_finite"] for m in s.get("models", ()))),
-        )  # fmt: skip
-        if s.get("last_result_age_s") is not None:
-            age = GaugeMetricFamily("edgedla_last_result_age_seconds", "since the last result was handed out")
-            age.add_metric([], s["last_result_age_s"])
-            yield age
-        yield GaugeMetricFamily("edgedla_simulated", "1 where a runner is not a device", value=int(s["simulated"]))
-        stages = SummaryMetricFamily("edgedla_stage_ms", "time of each stage in milliseconds", labels=["stage"])
-        quantiles = GaugeMetricFamily(
-            "edgedla_stage_quantile_ms", "p50, p90 and p99 of each stage", labels=["stage", "quantile"]
-        )
-        for stage, v in s["stages"].items():
-            stages.add_metric([stage], count_value=v["count"], sum_value=(v["mean_ms"] or 0.0) * v["count"])
-            for q in ("p50", "p90", "p99"):
-                if v[f"{q}_ms"] is not None:
-                    quantiles.add_metric([stage, q], v[f"{q}_ms"])
-        yield stages
-        yield quantiles
-        alive = GaugeMetricFamily("edgedla_runner_in_use", "1 while the runner is in use", labels=["runner"])
-        for r in s["runners"]:
-            alive.add_metric([r["runner"]], int(r["in_use"]))
-        yield alive
+            yield _family("Counter", name, text, [], [([], frames[name])])
+        yield _family("Gauge", "throughput_fps", "results per second since the start", [], [([], s["throughput_fps"])])
+        broken = any(m["all_non_finite"] for m in s.get("models", ()))
+        text = "1 while every result of a model holds NaN or infinity"
+        yield _family("Gauge", "all_non_finite", text, [], [([], int(broken))])
+        age_s = s.get("last_result_age_s")
+        if age_s is not None:
+            text = "since the last result was handed out"
+            yield _family("Gauge", "last_result_age_seconds", text, [], [([], age_s)])
+        yield _family("Gauge", "simulated", "1 where a runner is not a device", [], [([], int(s["simulated"]))])
+        stages = s["stages"]
+        times = [([stage], *_times(v)) for stage, v in stages.items()]
+        yield _family("Summary", "stage_ms", "time of each stage in milliseconds", ["stage"], times)
+        shares = [([stage, *row], ms) for stage, v in stages.items() for row, ms in _quantiles(v, "p50", "p90", "p99")]
+        yield _family("Gauge", "stage_quantile_ms", "p50, p90 and p99 of each stage", ["stage", "quantile"], shares)
+        used = [([r["runner"]], int(r["in_use"])) for r in s["runners"]]
+        yield _family("Gauge", "runner_in_use", "1 while the runner is in use", ["runner"], used)
         yield from self._chains(s["runners"])
         yield from self._streams(s)
         yield from self._outputs(s.get("outputs", ()))
-        yield from self._artifacts(s)
+        yield self._artifacts(s)
 
     @staticmethod
     def _streams(s: Dict[str, Any]) -> Iterator[Any]:
         """Each source separately, with each model's results and drops."""
-        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
-
-        sources = [{**c, "name": c["name"] or ONLY} for c in s["sources"]]
+        sources = [(c["name"] or ONLY, c) for c in s["sources"]]
         for key in ("captured", "skipped", "reconnects", "stalls"):
-            family = CounterMetricFamily(f"edgedla_source_{key}", f"{key} of one source", labels=["source"])
-            for c in sources:
-                family.add_metric([c["name"]], c[key])
-            yield family
-        live = GaugeMetricFamily("edgedla_source_open", "1 while the source is open", labels=["source"])
-        ages = GaugeMetricFamily(
-            "edgedla_source_last_frame_age_seconds", "since the source's last frame", labels=["source"]
-        )
-        for c in sources:
-            live.add_metric([c["name"]], int(c["state"] == "open"))
-            if c["last_frame_age_s"] is not None:
-                ages.add_metric([c["name"]], c["last_frame_age_s"])
-        yield live
-        yield ages
+            counts = [([name], c[key]) for name, c in sources]
+            yield _family("Counter", f"source_{key}", f"{key} of one source", ["source"], counts)
+        live = [([name], int(c["state"] == "open")) for name, c in sources]
+        yield _family("Gauge", "source_open", "1 while the source is open", ["source"], live)
+        ages = [([name], c["last_frame_age_s"]) for name, c in sources if c["last_frame_age_s"] is not None]
+        yield _family("Gauge", "source_last_frame_age_seconds", "since the source's last frame", ["source"], ages)
+        labels = ["model", "source"]
+        streams = [([m["model"] or "model", name or ONLY], v) for m in s["models"] for name, v in m["sources"].items()]
         for key in ("results", "dropped"):
-            text = f"{key} of one model and source"
-            family = CounterMetricFamily(f"edgedla_model_{key}", text, labels=["model", "source"])
-            for model in s["models"]:
-                for source, v in model["sources"].items():
-                    family.add_metric([model["model"] or "model", source or ONLY], v[key])
-            yield family
-        ages = GaugeMetricFamily(
-            "edgedla_model_age_ms", "age of results by quantile", labels=["model", "source", "quantile"]
-        )
-        for model in s["models"]:
-            for source, v in model["sources"].items():
-                for q in ("p50", "p99"):
-                    if v["age"][f"{q}_ms"] is not None:
-                        ages.add_metric([model["model"] or "model", source or ONLY, q], v["age"][f"{q}_ms"])
-        yield ages
+            counts = [(stream, v[key]) for stream, v in streams]
+            yield _family("Counter", f"model_{key}", f"{key} of one model and source", labels, counts)
+        ages = [([*stream, *row], ms) for stream, v in streams for row, ms in _quantiles(v["age"], "p50", "p99")]
+        yield _family("Gauge", "model_age_ms", "age of results by quantile", [*labels, "quantile"], ages)
 
     @staticmethod
     def _outputs(outputs: Sequence[Dict[str, Any]]) -> Iterator[Any]:
-        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
-
-        failed = GaugeMetricFamily("edgedla_output_failed", "1 while the output cannot be written", labels=["output"])
-        lost = CounterMetricFamily("edgedla_output_lost", "results and events that it missed", labels=["output"])
-        for o in outputs:
-            if "failed" in o:
-                failed.add_metric([o["output"]], int(bool(o["failed"])))
-                lost.add_metric([o["output"]], o["lost"])
-        yield failed
-        yield lost
+        guarded = [o for o in outputs if "failed" in o]
+        failed = [([o["output"]], int(bool(o["failed"]))) for o in guarded]
+        yield _family("Gauge", "output_failed", "1 while the output cannot be written", ["output"], failed)
+        lost = [([o["output"]], o["lost"]) for o in guarded]
+        yield _family("Counter", "output_lost", "results and events that it missed", ["output"], lost)
 
     @staticmethod
-    def _artifacts(s: Dict[str, Any]) -> Iterator[Any]:
-        from prometheus_client.core import GaugeMetricFamily
-
+    def _artifacts(s: Dict[str, Any]) -> Any:
         text = "1 while the model's artifact cannot be read: it does not run, or the next start fails"
-        damaged = GaugeMetricFamily("edgedla_artifact_damaged", text, labels=["model"])
-        for name in {*(m["model"] for m in s.get("models", ())), *s.get("damaged", ())}:
-            damaged.add_metric([name or "model"], int(name in s.get("damaged", ())))
-        yield damaged
+        damaged = s.get("damaged", ())
+        names = {*(m["model"] for m in s.get("models", ())), *damaged}
+        return _family(
+            "Gauge", "artifact_damaged", text, ["model"], [([n or "model"], int(n in damaged)) for n in names]
+        )
 
     @staticmethod
     def _chains(runners: List[Dict[str, Any]]) -> Iterator[Any]:
-        from prometheus_client.core import SummaryMetricFamily
+        rows = [
+            ([r["runner"], str(stage["stage"]), stage["device"]], *_times(stage["inference"]))
+            for r in runners for stage in r["stages"]
+        ]  # fmt: skip
+        text = "time per frame in each stage of a chain"
+        if rows:
+            yield _family("Summary", "chain_stage_ms", text, ["runner", "stage", "device"], rows)
 
-        if not any(r["stages"] for r in runners):
-            return
-        times = SummaryMetricFamily(
-            "edgedla_chain_stage_ms", "time per frame in each stage of a chain", labels=["runner", "stage", "device"]
-        )
-        for r in runners:
-            for stage in r["stages"]:
-                v = stage["inference"]
-                times.add_metric(
-                    [r["runner"], str(stage["stage"]), stage["device"]],
-                    count_value=v["count"],
-                    sum_value=(v["mean_ms"] or 0.0) * v["count"],
-                )
-        yield times
+
+def _family(kind: str, name: str, text: str, labels: Sequence[str], rows: Iterable[Tuple[Any, ...]]) -> Any:
+    """A metric of prometheus_client. Args: rows: values of the labels, and the number; of a summary count and sum."""
+    from prometheus_client import core
+
+    family = getattr(core, f"{kind}MetricFamily")(f"edgedla_{name}", text, labels=labels)
+    for row in rows:
+        family.add_metric(*row)
+    return family
+
+
+def _times(v: Dict[str, Any]) -> Tuple[int, float]:
+    """Count and sum of times."""
+    return v["count"], (v["mean_ms"] or 0.0) * v["count"]
+
+
+def _quantiles(v: Dict[str, Any], *names: str) -> Iterator[Tuple[List[str], float]]:
+    """Label and value of each that is known."""
+    return (([q], v[f"{q}_ms"]) for q in names if v[f"{q}_ms"] is not None)
 
 
 def health_of(summary: Callable[[], Dict[str, Any]], fresh_s: float, need: str = "all") -> Tuple[bool, str]:

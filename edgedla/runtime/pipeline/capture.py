@@ -10,7 +10,7 @@ import numpy as np
 
 from edgedla.errors import EdgedlaError, RunError
 from edgedla.runtime.frames import Frame
-from edgedla.runtime.pipeline.slots import Share, Slots
+from edgedla.runtime.pipeline.slots import Slots
 from edgedla.runtime.sources.base import RateCap, Source
 from edgedla.runtime.sources.reader import CaptureOptions, Reader
 from edgedla.text.addresses import without_secrets
@@ -48,7 +48,6 @@ class Capture:
         self._take_as(first)
         self.reader = Reader(first, factory, self.options, self, patient, name)
         self._readers: List[Tuple[Slots[Frame], int]] = []
-        self._own_slots: Optional[Slots[Frame]] = None
         self._ended = False
         self._failure: Optional[EdgedlaError] = None
         #: time.monotonic() of the newest frame.
@@ -85,9 +84,6 @@ class Capture:
 
     def begin(self) -> None:
         """Starts to open the source."""
-        if not self._readers:
-            self._own_slots = Slots({self.name: Share()})
-            self.feed(self._own_slots)
         self.reader.begin()
 
     def await_open(self, wait_s: float = 20.0) -> None:
@@ -98,7 +94,7 @@ class Capture:
                 f"the source did not open within {wait_s:.0f} s", where=self.reader.uri,
                 hint="check that the address answers from this machine, for example with ffprobe",
             )  # fmt: skip
-        # `take` raises a failure after the first opening.
+        # Later failures are the pipeline's to tell.
         if self.failure is not None and self.frame_hw == (0, 0):
             raise self.failure
         self.reader.watch()
@@ -176,27 +172,6 @@ class Capture:
     @property
     def stalls(self) -> int:
         return self.reader.stalls
-
-    def take(self, timeout_s: float = 0.5) -> Optional[Frame]:
-        """The newest frame, removed from the slot; None if none came in time or the stream ended (see `ended`).
-
-        Only for a capture without `feed`.
-
-        Raises:
-            RunError, EnvironmentMissing: the source failed for good.
-        """
-        assert self._own_slots is not None
-        newest = self._own_slots.take(0.0 if self.over else timeout_s)
-        if newest is not None:
-            return newest[1]
-        if self._failure is not None:
-            raise self._failure
-        return None
-
-    @property
-    def ended(self) -> bool:
-        """True once the stream ended and its last frame was taken."""
-        return self._ended and not any(slots.waiting(self.name) for slots, _ in self._readers)
 
     def stop(self, wait_s: float = 0.0) -> None:
         """Ends reading; waits at most `wait_s` for the source to be closed (a hanging read is abandoned)."""

@@ -16,6 +16,7 @@ from edgedla.runtime.outputs.guarded import guarded
 from edgedla.runtime.outputs.home_assistant import HomeAssistant
 from edgedla.runtime.outputs.mqtt import Mqtt
 from edgedla.runtime.outputs.own import Own
+from edgedla.runtime.outputs.published import Published
 from edgedla.runtime.outputs.retention import Retention, clips_of, films_of, lines_of, pictures_of, recordings_of
 from edgedla.runtime.outputs.rtsp import Rtsp
 from edgedla.runtime.outputs.sinks import AnnotatedImages, AnnotatedVideo, Callback, JsonLines, Sink
@@ -162,6 +163,7 @@ OUTPUTS: Mapping[str, Output] = {
         lambda c: (c.outputs.rtsp, tuple(c.named_sources) if c.outputs.rtsp.url else ()),
         draws=True,
     ),
+    "zmq": Output(lambda c: bool(c.outputs.zmq), lambda c, _: Published(c.outputs.zmq), lambda c: c.outputs.zmq),
     "call": Output(lambda c: bool(c.outputs.call), lambda c, _: Own(c.outputs.call), lambda c: c.outputs.call),
     # Made by the sources themselves, which have the encoded stream.
     "record": Output(

@@ -272,11 +272,6 @@ class Pool:
         with self._condition:
             return len(self._queue)
 
-    @property
-    def members(self) -> Tuple[str, ...]:
-        """Names of the runners still in use."""
-        return tuple(m.runner.name for m in self._members if m.alive)
-
     def to_dict(self) -> List[Dict[str, Any]]:
         return [
             {

@@ -108,6 +108,7 @@ class OutputConfig:
             free. 0: no limit.
         call: module:function or FILE.py:function, called with every FrameResult; or a class with write(result), and
             write_event(document) and close() if it likes.
+        zmq: an address of ZeroMQ that others subscribe to, for results, events and frames: tcp://127.0.0.1:5555, ipc://FILE.
         events_state: a file with the events that go on, so that their end is told after a kill; "": none.
     """
 
@@ -128,6 +129,7 @@ class OutputConfig:
     keep_gb: float = 0.0
     free_gb: float = 0.0
     call: str = ""
+    zmq: str = ""
     events_state: str = ""
     mqtt: MqttConfig = field(default_factory=MqttConfig)
     clips: ClipConfig = field(default_factory=ClipConfig)

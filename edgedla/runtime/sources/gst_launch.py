@@ -19,7 +19,7 @@ from typing import Any, List, Optional, Tuple
 
 import numpy as np
 
-from edgedla.errors import EnvironmentMissing, RunError, UsageError
+from edgedla.errors import RunError, UsageError
 from edgedla.preprocess.yuv import kind_of
 from edgedla.runtime.sources.base import CameraDenied
 from edgedla.runtime.sources.gst_child import CA_FILE, CAMERA, CAPS, FILM, MAY_END, OF_USER, PACED, UNCHECKED
@@ -87,12 +87,6 @@ class GstLaunchSource:
         self._left = uri.frames or -1
 
     def open(self) -> Tuple[int, int]:
-        if shutil.which("gst-launch-1.0") is None:
-            raise EnvironmentMissing(
-                "GStreamer is not installed: no gst-launch-1.0",
-                where=self.uri,
-                hint="apt install gstreamer1.0-tools gstreamer1.0-plugins-base gstreamer1.0-plugins-good",
-            )
         # GStreamer parses the quoting; no shell is involved. Frames have a separate pipe, because stdout tells their size.
         self._log = tempfile.TemporaryFile()
         self._frames_fd, theirs = os.pipe()

@@ -42,7 +42,7 @@ def test_every_setting_belongs_to_an_output(field: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "field", [p for p in FIELDS if isinstance(getattr(DEFAULT, p.values[0].name), str) and p.id != "call"]
+    "field", [p for p in FIELDS if isinstance(getattr(DEFAULT, p.values[0].name), str) and p.id not in ("call", "zmq")]
 )
 def test_a_path_is_relative_to_the_files_folder(field: Any) -> None:
     camera = {"uri": "rtsp://camera/1", "codec": "h264"}
@@ -68,9 +68,9 @@ class Output:
     def close(self):
         pathlib.Path(__file__).with_name("seen.txt").write_text(str(self.seen))
 """
-#: They need a server: tests/runtime/test_mqtt.py and outputs/test_rtsp_out.py have one; or take no results: test_retention.py,
-#: test_cameras.py.
-SERVED = frozenset({"mqtt", "rtsp", "retention", "record"})
+#: They need a server or a reader: tests/runtime/test_mqtt.py, outputs/test_rtsp_out.py and outputs/test_published.py have one; or take
+#: no results: test_retention.py, test_cameras.py.
+SERVED = frozenset({"mqtt", "rtsp", "zmq", "retention", "record"})
 
 
 @pytest.mark.parametrize("name", OUTPUTS)
