@@ -114,7 +114,7 @@ def test_a_wrong_password_waits_for_minutes_and_says_so_with_the_cameras_name(ad
         while not capture.reader.outages.count and time.monotonic() < until_s:
             time.sleep(0.05)
         time.sleep(1.5)
-        assert capture.reconnects == 1, "with a first pause of 0.2 s it would be more"
+        assert capture.reader.reconnects == 1, "with a first pause of 0.2 s it would be more"
         [line] = [r.getMessage() for r in caplog.records if "user or password" in r.getMessage()]
         assert re.match(r"gate \(rtsp://127.0.0.1:\d+/...\): ", line)
         assert "asked again in 300 s" in line

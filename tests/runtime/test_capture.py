@@ -88,7 +88,7 @@ def test_a_source_reconnects_after_failures():
     capture.start()
     frames = drain(capture)
     assert [f.index for f in frames] == [0, 1]
-    assert capture.reconnects == 3
+    assert capture.reader.reconnects == 3
 
 
 def test_the_backoff_doubles_up_to_its_limit():
@@ -116,7 +116,7 @@ def test_a_stalled_source_is_opened_again_by_the_watchdog():
     capture.start()
     frames = drain(capture)
     assert len(frames) == 2
-    assert capture.stalls == 1
+    assert capture.reader.stalls == 1
 
 
 class Hanging(Scripted):

@@ -230,7 +230,7 @@ def test_a_driver_that_never_returns_ends_the_run_before_threads_pile_up(release
 
     assert until(failed)
     assert threading.active_count() - before <= MOST_STUCK + 1
-    assert capture.stalls == MOST_STUCK
+    assert capture.reader.stalls == MOST_STUCK
 
 
 def test_a_camera_that_hangs_once_is_opened_again_and_its_late_frame_is_ignored(release):
@@ -267,7 +267,7 @@ def test_a_slow_opening_of_a_source_is_not_a_stall():
         CaptureOptions(stall_s=0.1),
     )
     capture.start()
-    assert capture.stalls == 0
+    assert capture.reader.stalls == 0
     capture.stop(2.0)
 
 
@@ -322,7 +322,7 @@ def test_a_camera_that_breaks_after_each_first_frame_is_opened_ever_less_often(c
     capture.start()
     time.sleep(1.5)
     capture.stop(1.0)
-    assert 5 <= capture.reconnects <= 7
+    assert 5 <= capture.reader.reconnects <= 7
 
 
 @pytest.mark.parametrize(

@@ -75,9 +75,9 @@ def test_an_rtsp_stream_reconnects_without_leaking_threads_or_files(server, capl
         first.kill()
         first.wait()
         end = time.monotonic() + 30
-        while capture.reconnects < 2 and time.monotonic() < end:
+        while capture.reader.reconnects < 2 and time.monotonic() < end:
             capture.take(0.1)
-        assert capture.reconnects >= 2, "a camera that ends its stream is opened again"
+        assert capture.reader.reconnects >= 2, "a camera that ends its stream is opened again"
         assert not capture.ended
         start()
         assert frames(capture, 5) == 5

@@ -130,7 +130,7 @@ class State:
             "age_ms": round(max(known_ms), 1) if known_ms else None,
             "dropped": c.dropped,
             "captured": c.captured,
-            "reconnects": c.reconnects,
+            "reconnects": told["reconnects"],
             "silent_s": None if silent_s is None else round(silent_s, 1),
             "objects": self._scenes.of(name).objects,
             "why": told["why"],

@@ -49,7 +49,8 @@ class Capture:
         self.reader = Reader(first, factory, self.options, self, patient, name)
         self._readers: List[Tuple[Slots[Frame], int]] = []
         self._ended = False
-        self._failure: Optional[EdgedlaError] = None
+        #: Why the source failed for good; None while it runs, and after a normal end.
+        self.failure: Optional[EdgedlaError] = None
         #: time.monotonic() of the newest frame.
         self.last_frame_s: Optional[float] = None
         #: Number of the next frame. A capture that replaces another continues its count.
@@ -138,7 +139,7 @@ class Capture:
         return self.reader.stopped
 
     def finished(self, error: Optional[EdgedlaError]) -> None:
-        self._failure, self._ended = error, error is None
+        self.failure, self._ended = error, error is None
         self._wake()
 
     @property
@@ -152,26 +153,13 @@ class Capture:
         return sum(slots.taken(self.name) for slots, _ in self._readers)
 
     @property
-    def failure(self) -> Optional[EdgedlaError]:
-        """Why the source failed for good; None while it runs, and after a normal end."""
-        return self._failure
-
-    @property
     def over(self) -> bool:
         """Whether no more frames will come; some may still wait in slots."""
-        return self._ended or self._failure is not None
+        return self._ended or self.failure is not None
 
     def _wake(self) -> None:
         for slots, _ in self._readers:
             slots.wake()
-
-    @property
-    def reconnects(self) -> int:
-        return self.reader.reconnects
-
-    @property
-    def stalls(self) -> int:
-        return self.reader.stalls
 
     def stop(self, wait_s: float = 0.0) -> None:
         """Ends reading; waits at most `wait_s` for the source to be closed (a hanging read is abandoned)."""
@@ -180,7 +168,7 @@ class Capture:
         self.reader.join(wait_s)
 
     def to_dict(self) -> Dict[str, Any]:
-        state = "failed" if self._failure is not None else "ended" if self._ended else "open"
+        state = "failed" if self.failure is not None else "ended" if self._ended else "open"
         last_s, why = self.last_frame_s, self.reader.outages.why
         return {
             "name": self.name,
@@ -188,12 +176,12 @@ class Capture:
             "state": "opening" if state == "open" and self.reader.opening else state,
             "live": self.live,
             "last_frame_age_s": None if last_s is None else round(time.monotonic() - last_s, 3),
-            "why": without_secrets(why if self._failure is None else self._failure.what),
+            "why": without_secrets(why if self.failure is None else self.failure.what),
             "captured": self.captured,
             "skipped": self.skipped,
             "dropped": self.dropped,
-            "reconnects": self.reconnects,
-            "stalls": self.stalls,
+            "reconnects": self.reader.reconnects,
+            "stalls": self.reader.stalls,
             "outages": self.reader.outages.count,
             "outage_s": round(self.reader.outages.seconds, 3),
         }

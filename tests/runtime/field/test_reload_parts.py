@@ -115,7 +115,7 @@ def test_reload_adds_and_removes_sources_without_affecting_others(field):
         assert p.captures["gate"] is gate
         reloader.reload()
         assert len(reloader.sources) == 3, "nothing is done twice"
-    assert gate.reconnects == 0
+    assert gate.reader.reconnects == 0
     indices = [r.frame.index for r in field.seen if r.source == "gate"]
     assert indices == sorted(set(indices))
 
