@@ -5,8 +5,9 @@
 
 plain: one process decodes, letterboxes and converts picture by picture. workers: a DataLoader with as many processes as cores.
 nvjpeg: workers read bytes, torchvision decodes and scales on the GPU (CUDA only). cache: each file is decoded once, in threads, into
-UINT8 on the device (examples/13); its row begins after that, and `fill_s` says what it cost. With `--width` the network grows until
-the GPU, not the files, sets the pace.
+UINT8 on the device (examples/13); its row begins after that, and `fill_s` says what it cost. still: one batch, no files at all; what the
+GPU does not use there, no data path can give it. With `--width` or `--batch` a step grows until the GPU, not the files, sets the pace.
+On CUDA each row counts the kernels of a step and their time, so that idle time between kernels shows.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Any, Dict, Iterator, List
+from typing import Any, Callable, Dict, Iterator, List
 
 import torch
 
@@ -87,11 +88,17 @@ def ways(given: Any, device: str) -> Dict[str, Any]:
             mine = torch.randperm(len(part.x), device=device)[: given.batch]
             yield part.inputs(part.x[mine])
 
+    def still() -> Iterator[torch.Tensor]:
+        one = torch.rand(given.batch, 3, given.size, given.size, device=device)
+        while True:
+            yield one
+
     found: Dict[str, Any] = {"plain": lambda: plain(0), "workers": lambda: plain(given.workers)}
     if CUDA:
         found["nvjpeg"] = nvjpeg
     found["cache"] = cache
-    return found
+    found["still"] = still
+    return {name: found[name] for name in given.rows or found}
 
 
 def measured(name: str, way: Any, given: Any, device: str) -> Dict[str, Any]:
@@ -131,8 +138,23 @@ def measured(name: str, way: Any, given: Any, device: str) -> Dict[str, Any]:
         "row": name,
         "pictures_per_s": count * given.batch / seconds,
         "gpu_use": sum(used) / len(used) if used else None,
+        "step_ms": 1000 * seconds / count,
     }
+    if CUDA:
+        row.update(kernels(step))
     return {**row, "fill_s": given.fill_s} if name == "cache" else row
+
+
+def kernels(step: Callable[[], None], steps: int = 8) -> Dict[str, float]:
+    """Kernels and copies of a step, and the GPU's time in them; the profiler slows the host, not the kernels."""
+    from torch.profiler import ProfilerActivity, profile
+
+    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as found:
+        for _ in range(steps):
+            step()
+        torch.cuda.synchronize()
+    ran = [e for e in found.events() if e.device_type == torch.autograd.DeviceType.CUDA]
+    return {"kernels": len(ran) / steps, "kernel_ms": sum(e.time_range.elapsed_us() for e in ran) / 1000 / steps}
 
 
 def main() -> None:
@@ -143,6 +165,9 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--seconds", type=float, default=15)
+    parser.add_argument(
+        "--rows", nargs="*", choices=("plain", "workers", "nvjpeg", "cache", "still"), help="default: all"
+    )
     parser.add_argument("--out", type=Path, required=True)
     given = parser.parse_args()
     device = "cuda" if CUDA else "cpu"
