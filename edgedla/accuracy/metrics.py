@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -243,21 +243,17 @@ METRICS: Mapping[str, Metric] = {
 }
 
 
-def metric_of(text: str, more: Optional[Mapping[str, Metric]] = None) -> Metric:
+def metric_of(text: str) -> Metric:
     """A metric by name, or `module:function` or `FILE.py:function`, called as function(outputs, label) -> float once per sample.
-
-    Args:
-        more: additional metrics by name, for example `map`, which needs a decoder.
 
     Raises:
         UsageError: no such metric, module or function. The metric itself raises RunError if the function fails.
     """
-    available: Dict[str, Metric] = {**METRICS, **(more or {})}
-    if text in available:
-        return available[text]
+    if text in METRICS:
+        return METRICS[text]
     module, colon, function = text.partition(":")
     if not colon or not module or not function:
-        names = dict.fromkeys((*available, "map (with --decode)", "module:function", "FILE.py:function"))
+        names = dict.fromkeys((*METRICS, "map (with --decode)", "module:function", "FILE.py:function"))
         raise UsageError(f"unknown metric {text!r}", where="--metric", allowed=", ".join(names))
     score = function_of(text, "metric")
 

@@ -196,7 +196,9 @@ def place(models: Tuple[str, ...], **given: Any) -> int:
         objective=given["objective"],
         devices=chosen_devices(given["devices"], core),
         pins=given["pins"],
-        limits=limits_for(platform, given["loadables_per_core"], given["max_regions"], given["min_region"]),
+        limits=limits_for(
+            platform, given["loadables_per_core"], given["max_regions"], given["min_region"], len(models)
+        ),
         latency_bound_us=latency_bounds(given["max_latency"]),
         rates=numbers(given["rates"], "--rates", "one number per model: 2,1"),
         frames_per_second=numbers(given["fps"], "--fps", "one number per model: 30,10"),

@@ -9,7 +9,7 @@ from edgedla.errors import UsageError
 from edgedla.formats.layout import Layout, layout
 from edgedla.formats.tensor_format import TYPE_PREFIX, IoFormat, TensorFormat
 from edgedla.graph.layer_graph import LayerGraph
-from edgedla.rules import RuleSet, load_rules
+from edgedla.rules import load_rules
 from edgedla.rules.verdict import Effect, Finding
 from edgedla.targets.platform import Platform
 
@@ -95,7 +95,6 @@ def choose_io(
     *,
     on_dla: Optional[Sequence[bool]] = None,
     precisions: Optional[Mapping[int, str]] = None,
-    rules: Optional[RuleSet] = None,
 ) -> Tuple[IoChoice, ...]:
     """Every network input, then every output, with its legal formats and the choice that needs no reformat.
 
@@ -114,7 +113,6 @@ def choose_io(
         if mode == "fallback" and platform.has_dla:
             raise UsageError("with GPU fallback, formats depend on the layers' devices, which are not given")
         on_dla = [platform.has_dla] * len(graph.layers)
-    rules = rules or load_rules()
     chosen: List[IoChoice] = []
     for is_input, names in ((True, graph.inputs), (False, graph.outputs)):
         for name in names:
@@ -125,7 +123,7 @@ def choose_io(
             precisions_near = {(precisions or {}).get(i, precision) for i in near if on_dla[i]} or {precision}
             # If two readers have different precisions, the tensor has the finer type, and the other reader converts it.
             compute = "fp16" if "fp16" in precisions_near else "int8"
-            options = _options(graph, name, is_input, devices, platform, compute, mode, rules)
+            options = _options(graph, name, is_input, devices, platform, compute, mode)
             legal = [o for o in options if o.legal]
             best = next((o for o in legal if o.reformat is False), legal[0] if legal else None)
             chosen.append(IoChoice(name, is_input, devices, options, best))
@@ -145,7 +143,6 @@ def _options(
     platform: Platform,
     compute: str,
     mode: str,
-    rules: RuleSet,
 ) -> Tuple[FormatOption, ...]:
     tensor = graph.tensors[name]
     linear = IoFormat(TensorFormat.LINEAR, tensor.dtype)
@@ -157,7 +154,7 @@ def _options(
             io = linear
         elif tensor.dtype not in ("FLOAT", "HALF", "INT8") or DLA not in devices:
             continue  # no DLA layer uses it, or the DLA does not compute with its type
-        options.append(_option(graph, name, is_input, io, devices, platform, compute, mode, rules))
+        options.append(_option(graph, name, is_input, io, devices, platform, compute, mode))
     return tuple(options)
 
 
@@ -170,7 +167,6 @@ def _option(
     platform: Platform,
     compute: str,
     mode: str,
-    rules: RuleSet,
 ) -> FormatOption:
     tensor = graph.tensors[name]
     reformat = _reformat(io.format, devices)
@@ -180,7 +176,7 @@ def _option(
         return FormatOption(io, None if tensor.is_dynamic else False, reformat, str(e))
     format_text = f"{TYPE_PREFIX.get(io.dtype, io.dtype.lower())}:{io.format.value.lower()}"
     findings = tuple(
-        f for f in rules.check_io(graph, platform, compute, mode, formats={name: format_text}) if f.layer == name
+        f for f in load_rules().check_io(graph, platform, compute, mode, formats={name: format_text}) if f.layer == name
     )
     legal: Optional[bool] = True
     why = ""

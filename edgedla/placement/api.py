@@ -121,7 +121,7 @@ class Prepared:
         allowed = devices_of(self.platform, goal.objective, self.request.devices)
         key = allowed, goal.one_in_flight
         if key not in self.problems:
-            limits = limits_on(self.platform, self.request.limits)
+            limits = limits_on(self.platform, self.request.limits, len(self.inputs))
             problem = problem_of(self.inputs, self.costs, allowed, limits, self.request.use_unknown)
             self.problems[key] = replace(problem, slowdown={}) if goal.one_in_flight else problem
         return self.problems[key]

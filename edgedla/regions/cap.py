@@ -8,15 +8,15 @@ from edgedla.regions.values import Region
 from edgedla.rules import load_rules
 from edgedla.targets import Platform
 
-#: The rule that states the cap (rules/layers/loadable.yaml).
-CAP_RULE = "LOAD003"
+#: The rules that state the caps of one engine, and of several in use at once (rules/layers/loadable.yaml).
+CAP_RULE, IN_USE_RULE = "LOAD003", "LOAD004"
 
 
-def subgraphs_per_core(platform: Platform) -> int:
-    """How many subgraphs one DLA core takes in one engine of this release; 0 without a DLA core."""
+def subgraphs_per_core(platform: Platform, engines: int = 1) -> int:
+    """How many subgraphs one DLA core takes of one engine of this release, or of several together; 0 without a DLA core."""
     if not platform.module.dla_cores:
         return 0
-    return load_rules().limit("LOADABLE", CAP_RULE, platform)
+    return min(load_rules().limit("LOADABLE", rule, platform) for rule in (CAP_RULE, IN_USE_RULE)[: min(engines, 2)])
 
 
 def apply_cap(regions: Sequence[Region], limit: int) -> Tuple[Region, ...]:

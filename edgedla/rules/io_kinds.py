@@ -68,12 +68,13 @@ class Pool(Kind):
 class Loadable(Kind):
     """One DLA subgraph: the bytes of all its weights, and of its tensors that are neither input nor output.
 
-    `subgraphs` is how many the engine has on that core.
+    `subgraphs` is how many the engine has on that core, `in_use` how many all engines in use have there.
     """
 
     weight_bytes: int = 1 << 20
     internal_bytes: int = 1 << 20
     subgraphs: int = 1
+    in_use: int = 1
 
 
 IO_KINDS: Dict[str, Type[Kind]] = {"IO_TENSOR": IoTensor, "POOL": Pool, "LOADABLE": Loadable}

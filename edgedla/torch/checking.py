@@ -77,16 +77,8 @@ def assert_dla(
         NotOnDla (an AssertionError): with the layers, their lines and reasons.
         UsageError, ModelError, EnvironmentMissing: as check.
     """
-    report = check(
-        module,
-        example_inputs,
-        target=target,
-        jetpack=jetpack,
-        trt=trt,
-        precision=precision,
-        mode=mode,
-        exporter=exporter,
-    )
+    built = {"target": target, "jetpack": jetpack, "trt": trt, "precision": precision}
+    report = check(module, example_inputs, **built, mode=mode, exporter=exporter)
     offences = _offences(report, max_loadables, max_gpu_layers, gpu)
     if offences:
         raise NotOnDla("\n".join((f"{type(module).__name__} on {report.platform.module.title}:", *offences)), report)

@@ -118,6 +118,21 @@ def test_place_prints_its_answer_with_the_exit_code(
     assert "Traceback" not in printed
 
 
+def test_several_models_keep_to_the_loadables_in_use(model: str, capsys: pytest.CaptureFixture[str]) -> None:
+    older = ["--target", "agx-xavier", "--trt", "8.4"]
+    per_core = []
+    for models in ([model], [model, model]):
+        assert exit_code_of(["place", *models, *older, "--format", "json"]) == 0
+        per_core.append(json.loads(capsys.readouterr().out)["limits"]["loadables_per_core"])
+    assert per_core == [8, 4]
+    assert exit_code_of(["place", model, model, *older, "--loadables-per-core", "4"]) == 0
+    capsys.readouterr()
+    assert exit_code_of(["place", model, model, *older, "--loadables-per-core", "5"]) == 2
+    said = capsys.readouterr().err
+    assert "takes 4 loadables on one DLA core, not 5 (allowed: 1 to 4)" in said
+    assert "explain LOAD004" in said
+
+
 def test_measured_times_replace_predictions(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     times = [{"count": 10}, *({"name": n, "averageMs": ms, "medianMs": ms} for n, ms in TIMES.items())]
     (tmp_path / "times.json").write_text(json.dumps(times), encoding="utf-8")

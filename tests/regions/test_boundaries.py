@@ -114,6 +114,22 @@ def test_loadables_of_one_core_by_release(net: Net, judge: Any, target: str, trt
     assert (len(prediction.kept), len(prediction.dropped)) == (cap, 20 - cap)
 
 
+@pytest.mark.parametrize(
+    ("target", "trt", "cap"),
+    [
+        ("agx-xavier", "7.1", 8),
+        ("agx-xavier", "8.0", 4),
+        ("agx-xavier", "8.4", 4),
+        ("agx-xavier", "8.5", 16),
+        ("agx-orin-64gb", "10.3", 16),
+        ("orin-nano-8gb", "10.3", 0),
+    ],
+)
+def test_loadables_of_several_engines_by_release(target: str, trt: str, cap: int) -> None:
+    assert subgraphs_per_core(platform_for(target, trt=trt), engines=2) == cap
+    assert subgraphs_per_core(platform_for(target, trt=trt), engines=3) == cap
+
+
 def test_a_rejection_overrides_an_unknown_finding(net: Net, xavier: Platform) -> None:
     """A window that is too large, with a flag that nobody knows about."""
     params = {"op": "AVERAGE", "window": [9, 9], "stride": [1, 1], "average_count_excludes_padding": True}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +15,13 @@ from edgedla.errors import DocumentError, UsageError
 from edgedla.placement.api import place
 from edgedla.runtime import runners as runners_module
 from edgedla.runtime.pipeline import devices as devices_module
-from edgedla.runtime.pipeline.devices import check_same_bindings, open_devices, placed_together, split_device
+from edgedla.runtime.pipeline.devices import (
+    check_same_bindings,
+    open_devices,
+    placed_together,
+    split_device,
+    warn_of_loadables,
+)
 from edgedla.runtime.pipeline.pool import Pool
 from tests.runtime.fake_runner import FakeRunner, predicted_stage_ms
 from tests.runtime.runtime_chains import chain, straight
@@ -108,6 +115,33 @@ def test_runners_opened_before_a_failing_one_are_closed(tmp_path, monkeypatch):
 def test_incomplete_or_duplicate_devices_are_refused(tmp_path, devices, says):
     with pytest.raises(UsageError, match=says):
         open_devices(artifact(tmp_path / "a"), devices)
+
+
+def planned(folder, regions, trt):
+    platform = {"chip": "xavier", "target": "agx-xavier", "trt": trt}
+    made = replace(artifact(folder), platform=platform, files=())
+    contents = {("plan", "plan.json"): json.dumps({"regions": [["a", "b", 2]] * regions}).encode()} if regions else {}
+    return save_artifact(made, folder, contents)
+
+
+@pytest.mark.parametrize(
+    ("trt", "each", "devices", "says"),
+    [
+        ("8.4.1", (2, 2), (("DLA0",), ("DLA0",)), []),
+        ("8.4.1", (3, 2), (("DLA0",), ("DLA0",)), ["5 loadables in use on DLA0; TensorRT 8.4.1 takes 4", "explain LOAD004"]),
+        ("8.4.1", (3, 2), (("DLA0",), ("DLA1",)), []),
+        ("8.4.1", (3, 2), (("DLA0", "DLA1"), ("DLA1", "GPU=own")), ["5 loadables in use on DLA1"]),
+        ("8.4.1", (3, 2), ((), ()), ["5 loadables in use on DLA0"]),
+        ("8.5.2", (8, 8), (("DLA0",), ("DLA0",)), []),
+        ("8.5.2", (8, 9), (("DLA0",), ("DLA0",)), ["17 loadables in use on DLA0; TensorRT 8.5.2 takes 16"]),
+        ("8.4.1", (4, 0), (("DLA0",), ("DLA0",)), ["5 loadables in use on DLA0"]),
+    ],
+)  # fmt: skip
+def test_more_loadables_in_use_than_the_release_takes_are_warned_of(tmp_path, caplog, trt, each, devices, says):
+    models = [planned(tmp_path / str(i), n, trt) for i, n in enumerate(each)]
+    warn_of_loadables(list(zip(models, devices)))
+    assert len(caplog.messages) == bool(says)
+    assert all(text in caplog.text for text in says)
 
 
 def test_a_path_may_hold_an_equals_sign():

@@ -15,7 +15,10 @@ from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 
 from edgedla.errors import UsageError  # noqa: E402
+from edgedla.targets import platform_for  # noqa: E402
 from edgedla.torch import adapt, check, prepare_qat  # noqa: E402
+from edgedla.torch.adaptation import adapting  # noqa: E402
+from edgedla.torch.adaptation.observing import observe  # noqa: E402
 from edgedla.torch.adaptation.rewrites import ACTIVATIONS  # noqa: E402
 
 TARGET: Dict[str, Any] = {"target": "agx-orin-64gb"}
@@ -70,6 +73,24 @@ def test_adapt_keeps_the_flatten_unless_4d_outputs_are_allowed() -> None:
     with torch.no_grad():
         torch.testing.assert_close(adapted.module(x), module(x), rtol=1e-5, atol=1e-5)
     assert adapted.after.totals.layers_gpu == 1
+
+
+def test_new_parts_are_on_the_device_of_the_inputs() -> None:
+    module, x, platform = networks.settled(networks.Small(gate=True)), images(), platform_for(TARGET["target"])
+    exported, report = adapting._checked(module, (x,), platform, "int8")
+    calls, _ = observe(module, (x,), exported, report)
+    work = adapting._Work(module, (x.to("meta"),))
+    forms = [form for form in (work._form(call, "int8") for call in calls) if form is not None]
+    kept = [tensor for form in forms for tensor in form.module.buffers()]
+    assert kept
+    assert all(tensor.is_meta for tensor in kept)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_a_module_on_a_gpu_is_adapted_there() -> None:
+    module = networks.settled(networks.Small(gate=True)).cuda()
+    adapted = adapt(module, images().cuda(), **TARGET)
+    assert all(tensor.is_cuda for tensor in (*adapted.module.parameters(), *adapted.module.buffers()))
 
 
 def test_adapt_reports_source_lines_and_leaves_the_module_unchanged() -> None:

@@ -37,7 +37,9 @@ def chosen_devices(text: Optional[str], core: Optional[int]) -> Optional[Tuple[s
     return None if core is None else ("GPU", f"DLA{core}")
 
 
-def limits_for(platform: Platform, per_core: Optional[int], max_regions: Optional[int], min_region: int) -> Limits:
+def limits_for(
+    platform: Platform, per_core: Optional[int], max_regions: Optional[int], min_region: int, models: int
+) -> Limits:
     """--loadables-per-core, --max-regions and --min-region.
 
     Raises:
@@ -48,8 +50,8 @@ def limits_for(platform: Platform, per_core: Optional[int], max_regions: Optiona
 
     limits = Limits(max_regions=max_regions, min_region_layers=min_region)
     if per_core is None:
-        return limits_on(platform, limits)
-    require_loadables(platform, per_core)
+        return limits_on(platform, limits, models)
+    require_loadables(platform, per_core, models)
     return replace(limits, loadables_per_core=per_core)
 
 

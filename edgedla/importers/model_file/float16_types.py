@@ -69,11 +69,7 @@ def _some(names: Any, most: int = 3) -> str:
     return ", ".join(names[:most]) + (f" and {rest} more" if rest > 0 else "")
 
 
-def in_float16(
-    model: Any,
-    keep: Mapping[str, str] = {},
-    own_ends: bool = True,
-) -> Optional[Halved]:
+def in_float16(model: Any, keep: Mapping[str, str] = {}, own_ends: bool = True) -> Optional[Halved]:
     """A copy of an onnx.ModelProto in FLOAT16; None where it computes in FLOAT16 already, or has Q/DQ nodes, or no FLOAT data.
 
     Args:

@@ -19,7 +19,7 @@ from edgedla.placement.problem.loops import in_order, times_made
 from edgedla.placement.problem.model import Model, legal_units, thrown_out
 from edgedla.placement.problem.priced import Priced, priced
 from edgedla.placement.problem.problem import Flow, Item, Limits, Link, Problem
-from edgedla.regions.cap import CAP_RULE, subgraphs_per_core
+from edgedla.regions.cap import CAP_RULE, IN_USE_RULE, subgraphs_per_core
 from edgedla.regions.fusions import INNER_IN, UnitGraph, outer_name
 from edgedla.targets import Platform
 from edgedla.vocabulary import DEVICES, GPU
@@ -39,25 +39,25 @@ def problem_on(
     return problem_of(models, costs, DEVICES[: 1 + cores], limits_on(platform, limits), use_unknown, borders)
 
 
-def limits_on(platform: Platform, limits: Optional[Limits] = None) -> Limits:
-    """The limits, by default the release's: the defaults of `Limits` are those of the newest releases.
+def limits_on(platform: Platform, limits: Optional[Limits] = None, models: int = 1) -> Limits:
+    """The limits, by default the release's for so many models: the defaults of `Limits` are those of the newest releases.
 
     Raises:
         UsageError: more loadables on a core than the release takes; `build` would refuse such a placement.
     """
     if limits is None or limits.loadables_per_core == Limits.loadables_per_core:
-        return replace(limits or Limits(), loadables_per_core=subgraphs_per_core(platform))
-    require_loadables(platform, limits.loadables_per_core)
+        return replace(limits or Limits(), loadables_per_core=subgraphs_per_core(platform, models))
+    require_loadables(platform, limits.loadables_per_core, models)
     return limits
 
 
-def require_loadables(platform: Platform, per_core: int) -> None:
-    """Raises UsageError if the release takes fewer loadables on one core."""
-    cap = subgraphs_per_core(platform)
+def require_loadables(platform: Platform, per_core: int, models: int = 1) -> None:
+    """Raises UsageError if the release takes fewer loadables on one core, of so many models together."""
+    cap, rule = subgraphs_per_core(platform, models), CAP_RULE if models == 1 else IN_USE_RULE
     if cap and per_core > cap:
         raise UsageError(
             f"TensorRT {platform.release.trt_text} takes {cap} loadables on one DLA core, not {per_core}",
-            where="loadables_per_core", allowed=f"1 to {cap}", hint=f"`edgedla explain {CAP_RULE}` shows the sources",
+            where="loadables_per_core", allowed=f"1 to {cap}", hint=f"`edgedla explain {rule}` shows the sources",
         )  # fmt: skip
 
 

@@ -105,7 +105,7 @@ class Limits:
     """Limits of a placement. Defaults are TensorRT's.
 
     Attributes:
-        loadables_per_core: cap on loadables on one core, over all models (rule LOAD003: 16 from TensorRT 8.5 on).
+        loadables_per_core: cap on loadables on one core, over all models (rules LOAD003, LOAD004: 16 from TensorRT 8.5 on).
         max_regions: maximum number of regions in total; None: no limit.
         min_region_layers: minimum number of layers in a region, counted after TensorRT's fusions.
         local_dram_bytes, global_dram_bytes: memory pools of one loadable (rule M-05: 1 GiB for intermediate tensors, 512 MiB

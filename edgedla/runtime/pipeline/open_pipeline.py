@@ -18,7 +18,7 @@ from edgedla.runtime.outputs.mqtt_config import ONLY
 from edgedla.runtime.outputs.sinks import Callback, Sink
 from edgedla.runtime.pipeline.capture import Capture
 from edgedla.runtime.pipeline.config import check_names, load_config, sources_of_lane
-from edgedla.runtime.pipeline.devices import placed_together
+from edgedla.runtime.pipeline.devices import placed_together, warn_of_loadables
 from edgedla.runtime.pipeline.engine import Engine
 from edgedla.runtime.pipeline.lane import Lane
 from edgedla.runtime.pipeline.open_engine import Model, Preparers, open_engine, read_model
@@ -93,6 +93,8 @@ def opened_parts(
     check_names(config)
     models, damaged = readable_models(config)
     devices = devices_of(config, models)
+    if len(models) > 1:
+        warn_of_loadables([(model.artifact, names) for model, names in zip(models, devices)])
     with contextlib.ExitStack() as stack:
         captures = {name: make_capture(name, config) for name in config.named_sources}
         for capture in captures.values():

@@ -17,6 +17,7 @@ from edgedla.torch.adaptation.heads import Head, find_head
 from edgedla.torch.adaptation.observing import ObservedCall, observe
 from edgedla.torch.adaptation.rewrites import ACTIVATIONS, BY_FUNCTION, Form, Refused
 from edgedla.torch.adaptation.surgery import CallInputs, Edit, edit_part, inputs_of_parts, replaced
+from edgedla.torch.calls import tensors_in
 from edgedla.torch.exporting import OPSET, Inputs, export, forward_inputs
 
 
@@ -178,7 +179,8 @@ class _Work:
             return None
         rewrite = BY_FUNCTION.get(call.function)
         try:
-            form = rewrite(call, precision) if rewrite is not None else None
+            with next(tensors_in(self.args)).device:
+                form = rewrite(call, precision) if rewrite is not None else None
         except Refused as e:
             self.refusals.append((_place(call), str(e)))
             return None

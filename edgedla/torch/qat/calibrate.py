@@ -1,27 +1,19 @@
-"""Initial ranges: those that `edgedla quantize` would choose on the same samples."""
+"""Batches as the samples that `edgedla quantize` takes."""
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterable, List, Optional, Sequence
+from typing import Any, Dict, Iterable, List, Sequence
 
 import numpy as np
 import torch
 
 from edgedla.errors import DataError
-from edgedla.quantization.collect import collect
-from edgedla.quantization.methods import DEFAULT, thresholds
 from edgedla.quantization.samples import Feed, Samples
 
 SAMPLES = 256
 
 
-def chosen_ranges(model: Any, names: Sequence[str], samples: Samples, method: str = DEFAULT) -> Dict[str, float]:
-    """ONNX tensor -> range, by a method of `edgedla quantize`. A tensor that is zero in all samples gets range 1."""
-    chosen = thresholds(collect(model, samples), method)
-    return {name: chosen.get(name, 0.0) or 1.0 for name in names}
-
-
-def samples_of(model: Any, data: Iterable[Any], limit: Optional[int] = SAMPLES) -> Samples:
+def samples_of(model: Any, data: Iterable[Any]) -> Samples:
     """Feeds of the model's static shapes from batches: tensors, arrays, or tuples that begin with the inputs.
 
     Raises:
@@ -39,7 +31,7 @@ def samples_of(model: Any, data: Iterable[Any], limit: Optional[int] = SAMPLES) 
                 )
         for start in range(0, len(next(iter(arrays.values()))), size):
             feeds.append({name: np.ascontiguousarray(a[start : start + size]) for name, a in arrays.items()})
-            if limit is not None and len(feeds) >= limit:
+            if len(feeds) >= SAMPLES:
                 return Samples(tuple(feeds), False, f"the first {len(feeds)} samples")
     if not feeds:
         raise DataError("there is no calibration sample", allowed="an iterable of batches")

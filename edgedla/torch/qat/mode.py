@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, Mapping, Optional, Tuple
 
 import numpy as np
 import torch
@@ -161,25 +161,29 @@ class RoundingMode(CallMode):
         self, key: Key, norm: Key, place: Place, args: Tuple[Any, ...], kwargs: Dict[str, Any]
     ) -> Tuple[Tuple[Any, ...], Dict[str, Any]]:
         """The convolution's arguments with the following BatchNormalization merged into weight and bias."""
-        batch_norm = self.module.get_submodule(norm[0])
-        values: List[Any] = list(args)
-        weight = values[1] if len(values) > 1 else kwargs["weight"]
-        bias = values[2] if len(values) > 2 else kwargs.get("bias")
-        axis = WEIGHT_AXIS[key[1]]
-        if place.mode == "int8":
-            weight = rounded_weight(weight, axis)
-        weight, bias = fold(weight, bias, batch_norm, axis, place.mode)
-        rest = {name: v for name, v in kwargs.items() if name not in ("weight", "bias")}
-        return (values[0], weight, bias, *values[3:]), rest
+        weight, bias, rest = operands(args, kwargs)
+        weight, bias = fold(weight, bias, self.module.get_submodule(norm[0]), WEIGHT_AXIS[key[1]], place.mode)
+        return (args[0], weight, bias, *args[3:]), rest
+
+
+def operands(
+    args: Tuple[Any, ...], kwargs: Dict[str, Any]
+) -> Tuple[torch.Tensor, Optional[torch.Tensor], Dict[str, Any]]:
+    """(weight, bias, the other keywords) of a convolution's or linear call."""
+    weight = args[1] if len(args) > 1 else kwargs["weight"]
+    bias = args[2] if len(args) > 2 else kwargs.get("bias")
+    return weight, bias, {name: v for name, v in kwargs.items() if name not in ("weight", "bias")}
 
 
 def fold(
     weight: torch.Tensor, bias: Optional[torch.Tensor], norm: Any, axis: int, mode: str
 ) -> Tuple[torch.Tensor, torch.Tensor]:
-    """w' = w g / sqrt(v + eps), b' = (b - m) g / sqrt(v + eps) + beta; w' is rounded again in the mode.
+    """w' = w g / sqrt(v + eps), b' = (b - m) g / sqrt(v + eps) + beta; in INT8 w is rounded before, and w' again.
 
     With one scale per channel, a factor per channel does not change the levels, so w' has the levels w was trained with.
     """
+    if mode == "int8":
+        weight = rounded_weight(weight, axis)
     ones = torch.ones_like(norm.running_mean)
     # Computed in FP64, then rounded to FP32: CPU and GPU get the same numbers.
     gain = (norm.weight if norm.weight is not None else ones).double()
@@ -217,21 +221,19 @@ def integer_sum(
     Args:
         scale: s_x. args, kwargs: of `func`: values of the form q_x s_x, and a rounded weight.
     """
-    values: List[Any] = list(args)
-    weight = (values[1] if len(values) > 1 else kwargs["weight"]).double()
-    bias = values[2] if len(values) > 2 else kwargs.get("bias")
-    rest = {name: v for name, v in kwargs.items() if name not in ("weight", "bias")}
+    weight, bias, rest = operands(args, kwargs)
+    weight = weight.double()
     largest = weight.abs().flatten(1).amax(1)
     # Divided in FP32, then widened to FP64, as the host backend does.
     scales = torch.where(
         largest > 0, over(largest.float(), LEVELS), torch.ones_like(largest, dtype=torch.float32)
     ).double()
     column = [-1, *[1] * (weight.dim() - 1)]
-    levels, weight = torch.round(values[0] / scale), torch.round(weight / scales.reshape(column))
+    levels, weight = torch.round(args[0] / scale), torch.round(weight / scales.reshape(column))
     # Below 2^24 a sum of integers is exact in FP32 too, in any order. Not on a GPU, whose algorithm may not be a plain sum.
     small = levels.device.type == "cpu" and float(weight.abs().flatten(1).sum(1).max()) * 128 < 2**24
     kind = torch.float32 if small else torch.float64
-    total = torch.round(func(levels.to(kind), weight.to(kind), None, *values[3:], **rest)).float()
+    total = torch.round(func(levels.to(kind), weight.to(kind), None, *args[3:], **rest)).float()
     # The channels are the last dim of rows, else dim 1, or dim 0 without a batch.
     column = [-1, *[1] * (weight.dim() - 2)]
     total = total * (scales * scale.double()).float().reshape(column)

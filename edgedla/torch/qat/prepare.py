@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import contextlib
 from itertools import zip_longest
-from typing import Any, Callable, Dict, Iterable, Iterator, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, Iterable, Iterator, Mapping, Sequence, Tuple, Union
 
 import torch
 from torch import nn
 
 from edgedla.accuracy.translate import PRODUCER, Translated, translate
 from edgedla.errors import ModelError, UsageError
-from edgedla.quantization.methods import DEFAULT
+from edgedla.quantization.collect import collect
+from edgedla.quantization.methods import DEFAULT, thresholds
 from edgedla.targets import Platform
 from edgedla.torch.calls import Key, Paths, Recorder
 from edgedla.torch.exporting import OPSET, Inputs, evaluating, export, forward_inputs
-from edgedla.torch.qat.calibrate import chosen_ranges, samples_of
-from edgedla.torch.qat.mode import WEIGHT_AXIS, fold
+from edgedla.torch.qat.calibrate import samples_of
+from edgedla.torch.qat.mode import WEIGHT_AXIS, fold, operands
 from edgedla.torch.qat.module import QatModule
 from edgedla.torch.qat.places import Places, places_of
 from edgedla.torch.qat.rounding import rounded_weight
@@ -76,15 +77,14 @@ def prepare_qat(
 
 
 def calibrate(prepared: QatModule, batches: Iterable[Any], method: str = DEFAULT) -> None:
-    """Chooses all ranges anew from batches, with the present weights.
+    """Chooses all ranges anew from batches, as `edgedla quantize` would, with the present weights; of zeros alone range 1.
 
     Raises:
         DataError: no batch, or a batch of another size.
     """
-    places = prepared.places
     model = export_plain(prepared)
-    samples = samples_of(model, batches)
-    prepared.set_ranges(chosen_ranges(model, places.tensors, samples, method))
+    chosen = thresholds(collect(model, samples_of(model, batches)), method)
+    prepared.set_ranges({name: chosen.get(name, 0.0) or 1.0 for name in prepared.places.tensors})
 
 
 def _refuse_unmergeable(module: nn.Module, places: Places) -> None:
@@ -165,24 +165,19 @@ class _WithWeights(Recorder):
         norm = self.places.folded.get(key)
         if place is None or key[1] not in WEIGHT_AXIS or (norm is None and place.mode != "int8"):
             return super().on_call(key, func, args, kwargs)
-        weight = args[1] if len(args) > 1 else kwargs["weight"]
-        bias = args[2] if len(args) > 2 else kwargs.get("bias")
+        weight, bias, rest = operands(args, kwargs)
         if hasattr(weight, "edgedla_call") or weight.dim() < 2:
             return super().on_call(key, func, args, kwargs)
         with _untraced():
-            weight, bias = self._rounded(weight, bias, norm, WEIGHT_AXIS[key[1]], place.mode)
-        rest = {k: v for k, v in kwargs.items() if k not in ("weight", "bias")}
+            axis = WEIGHT_AXIS[key[1]]
+            if norm is None:
+                weight = rounded_weight(weight, axis)
+            else:
+                weight, bias = fold(weight, bias, self.module.get_submodule(norm[0]), axis, place.mode)
+            weight, bias = weight.detach(), None if bias is None else bias.detach()
         if key[1] in ("matmul", "__matmul__"):
             return super().on_call(key, func, (args[0], weight), rest)
         return super().on_call(key, func, (args[0], weight, bias, *args[3:]), rest)
-
-    def _rounded(
-        self, weight: torch.Tensor, bias: Optional[torch.Tensor], norm: Optional[Key], axis: int, mode: str
-    ) -> Tuple[torch.Tensor, Optional[torch.Tensor]]:
-        weight = rounded_weight(weight, axis) if mode == "int8" else weight
-        if norm is not None:
-            weight, bias = fold(weight, bias, self.module.get_submodule(norm[0]), axis, mode)
-        return weight.detach(), None if bias is None else bias.detach()
 
 
 @contextlib.contextmanager
