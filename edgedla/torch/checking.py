@@ -77,8 +77,9 @@ def assert_dla(
         NotOnDla (an AssertionError): with the layers, their lines and reasons.
         UsageError, ModelError, EnvironmentMissing: as check.
     """
-    built = {"target": target, "jetpack": jetpack, "trt": trt, "precision": precision}
-    report = check(module, example_inputs, **built, mode=mode, exporter=exporter)
+    report = check(
+        module, example_inputs, target=target, jetpack=jetpack, trt=trt, precision=precision, mode=mode, exporter=exporter
+    )  # fmt: skip
     offences = _offences(report, max_loadables, max_gpu_layers, gpu)
     if offences:
         raise NotOnDla("\n".join((f"{type(module).__name__} on {report.platform.module.title}:", *offences)), report)
