@@ -133,9 +133,9 @@ class Simulation:
                 self.progress(done, len(feeds))
             yield [values[name] for name in self.outputs]
 
-    def run_given(self, feed: Feed, absmax: Optional[Mapping[str, float]] = None) -> Dict[str, np.ndarray]:
+    def run_given(self, feed: Feed) -> Dict[str, np.ndarray]:
         """Simulated outputs of one sample for a metric."""
-        values = next(self._segments.runs((feed,), self.inputs(absmax)))
+        values = next(self._segments.runs((feed,), self.inputs()))
         return {name: values[name] for name in self.given}
 
     def first_fault(self, feed: Feed) -> str:

@@ -95,9 +95,7 @@ class State:
         return tuple(x.name for x in self.plan().layers if x.device != GPU)
 
 
-def metric_values(
-    simulation: Simulation, samples: Samples, metric: Metric, absmax: Optional[Mapping[str, float]] = None
-) -> Tuple[List[Any], List[Any]]:
+def metric_values(simulation: Simulation, samples: Samples, metric: Metric) -> Tuple[List[Any], List[Any]]:
     """The metric's value of every sample: (FP32, simulated).
 
     Raises:
@@ -108,7 +106,7 @@ def metric_values(
     simulated: List[Any] = []
     for i, (reference, feed) in enumerate(zip(simulation.reference_given(feeds), feeds)):
         label = samples.labels[i] if samples.labels is not None else None
-        rounded = simulation.run_given(feed, absmax)
+        rounded = simulation.run_given(feed)
         for name, basis, outputs, values in (
             ("FP32", "fp32", reference, exact),
             ("INT8", "simulated", rounded, simulated),

@@ -57,21 +57,19 @@ def _parsed(text: str, where: str, wrong: str, hint: Optional[str]) -> Any:
         raise DocumentError(f"{wrong}: {what}", where=where, hint=hint) from e
 
 
-def read_yaml(
-    path: PathLike, *, wrong: str = "not valid YAML", most_bytes: int = MOST_YAML_BYTES, hint: Optional[str] = None
-) -> Any:
+def read_yaml(path: PathLike, *, wrong: str = "not valid YAML", most_bytes: int = MOST_YAML_BYTES) -> Any:
     """The single document in a YAML file: mappings are `strict_yaml.Table`, which know the lines of their keys."""
     from edgedla.io import strict_yaml
 
     where = os.fspath(path)
-    text = _text(path, wrong, most_bytes, hint)
+    text = _text(path, wrong, most_bytes, None)
     try:
         return strict_yaml.loads(text, where)
     except RuleError as e:
         what = e.what if e.what.startswith(wrong) else f"{wrong}: {e.what}"
-        raise DocumentError(what, where=e.where, allowed=e.allowed, hint=e.hint or hint) from e
+        raise DocumentError(what, where=e.where, allowed=e.allowed, hint=e.hint) from e
     except RecursionError as e:
-        raise DocumentError(f"{wrong}: it is nested too deeply", where=where, hint=hint) from e
+        raise DocumentError(f"{wrong}: it is nested too deeply", where=where) from e
 
 
 def _text(path: PathLike, wrong: str, most_bytes: int, hint: Optional[str]) -> str:
