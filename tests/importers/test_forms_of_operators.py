@@ -109,8 +109,8 @@ def split(
 FORMS: Dict[str, Callable[[], onnx.ModelProto]] = {
     **{name: make for name, make in MODELS.items() if not name.startswith(("TRT_", "Random"))},
     # Activations: defaults of their numbers, and others.
-    **{f"{op} default": (lambda op=op: one(op)) for op in ("Elu", "HardSigmoid", "HardSwish", "ThresholdedRelu", "Softsign")},
-             # type: ignore[misc]
+    **{f"{op} default": (lambda op=op: one(op))  # type: ignore[misc]
+       for op in ("Elu", "HardSigmoid", "HardSwish", "ThresholdedRelu", "Softsign")},
     "Elu alpha": lambda: one("Elu", {"alpha": 0.25}),
     "LeakyRelu alpha": lambda: one("LeakyRelu", {"alpha": 0.25}),
     "HardSigmoid both": lambda: one("HardSigmoid", {"alpha": 0.25, "beta": 0.75}),
