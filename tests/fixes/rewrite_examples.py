@@ -57,6 +57,14 @@ def example_model(example: Example) -> Any:
     return model
 
 
+def applied(rewrite: Rewrite, model: Any, goal: Optional[Goal] = None) -> Tuple[Changes, Any, Any]:
+    """(changes, the model before, the model after): one rewrite wherever its pattern occurs in the folded onnx.ModelProto."""
+    work = onnx_ir().from_proto(model)
+    fold_constants(work)
+    fixed = work.clone()
+    return apply_rewrites(Network(fixed, goal or Goal()), [rewrite], record=True), work, fixed
+
+
 def outcome(rewrite: Rewrite, model: Any, goal: Optional[Goal] = None, seed: int = 0) -> Outcome:
     """Applies one rewrite wherever its pattern occurs, and proves each site on seeded input.
 
@@ -64,10 +72,7 @@ def outcome(rewrite: Rewrite, model: Any, goal: Optional[Goal] = None, seed: int
         model: onnx.ModelProto with weights.
     """
     goal = goal or Goal()
-    work = onnx_ir().from_proto(model)
-    fold_constants(work)
-    fixed = work.clone()
-    changes = apply_rewrites(Network(fixed, goal), [rewrite], record=True)
+    changes, work, fixed = applied(rewrite, model, goal)
     specs = [InputSpec(v.name, tuple(int(d) for d in v.shape), v.dtype.numpy().type) for v in work.graph.inputs]
     feeds = synthetic_samples(specs, 1, seed).feeds
     equality = {entry.id: entry.equality for entry in rewrite_entries().values()}
