@@ -69,6 +69,8 @@ _NEW_OPSET = (
     "writes an older one"
 )
 
+_OLDER_FORM = re.compile(r"Unsupported model IR version: \d+, max supported IR version: (\d+)")
+
 
 class OnnxSession:
     """An ONNX Runtime CPU session that raises edgedla's errors."""
@@ -145,6 +147,11 @@ def open_session(
     try:
         session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     except Exception as e:
+        older = _OLDER_FORM.search(str(e))
+        if older:
+            # Newer `onnx` writes a newer file format; operator set and types say what it means. The last value of a field counts.
+            model += b"\x08" + bytes([int(older[1])])
+            return open_session(model, optimize=optimize, error=error, fed_bytes=fed_bytes, estimate=False)
         hint = _OF_A_PLUGIN if _lacks_operator(str(e)) else _NEW_OPSET if re.search(_NEWER, str(e)) else None
         raise ModelError(f"ONNX Runtime refuses the model: {in_words(e)}", hint=hint) from e
     if getattr(session, "_model_bytes", None):
