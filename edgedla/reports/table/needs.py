@@ -91,6 +91,11 @@ class Needs(NamedTuple):
         wanted = (("at least", self.fps, "frames/s"), ("at most", self.ms, "ms"), ("at most", self.watts, "W"))
         return ", ".join(f"{most} {value:g} {unit}" for most, value, unit in wanted if value is not None)
 
+    def missed(self, offer: Offer) -> str:
+        """`17.8 W`: the time and the power of the offer, where they are more than is needed; the frames/s are told anyway."""
+        over = ((self.ms, offer.way.cost.latency_us / 1e3, "ms"), (self.watts, offer.watts, "W"))
+        return ", ".join(f"{significant(value)} {unit}" for most, value, unit in over if most is not None and value > most)
+
     @property
     def legend(self) -> str:
         return LEGEND.format("these frames/s" if self.fps is None else f"{self.fps:g} frames/s or its most")

@@ -29,7 +29,8 @@ def _answers(table: Table, row: Row) -> Iterator[str]:
     groups: Dict[str, List[str]] = {}
     for column, cell in zip(table.columns, row.cells):
         offer = cell.offer(table.needs)
-        fps = "" if offer is None else f" {offer.figures[0]} frames/s{f' ({offer.guess})' if offer.guess else ''}"
+        notes = "" if offer is None else "; ".join(filter(None, [table.needs.missed(offer), offer.guess]))
+        fps = "" if offer is None else f" {offer.figures[0]} frames/s{f' ({notes})' if notes else ''}"
         word = cell.meets(table.needs) or (cell.headline.word if cell.headline is not None else cell.verdict[1])
         groups.setdefault(word, []).append(f"{column.label}{fps}")
     order = list(needs.ANSWERS) if table.needs.text else list(groups)
