@@ -114,15 +114,12 @@ def _examples(rule: Rule) -> List[str]:
     for table_of, example in zip(rule.examples, examples_of(rule)):
         given = table_of["pass"] if "pass" in table_of else table_of["fail"]
         facts = ", ".join(f"{key} {_value(value)}" for key, value in given.items()) or "the default layer"
-        where = table_of["at"] if "at" in table_of else {}
+        where = table_of.table("at") if "at" in table_of else {}
         names = {"precision": "{}", "target": "{}", "trt": "TensorRT {}", "mode": "{}"}
-        told = ", ".join(text.format(where[key]) for key, text in names.items() if key in where)
-        rows.append([code(facts), told or "-", "met" if example.passes else "not met"])
-    return (
-        ["## Examples", "", "Each is a test of the rule, in FP16 unless it says otherwise.", "", *table(["A layer with", "In", "The rule is"], rows)]
-        if rows
-        else []
-    )
+        platform = ", ".join(text.format(where[key]) for key, text in names.items() if key in where)
+        rows.append([code(facts), platform or "-", "met" if example.passes else "not met"])
+    told = "Each is a test of the rule, in FP16 unless it says otherwise."
+    return ["## Examples", "", told, "", *table(["A layer with", "In", "The rule is"], rows)] if rows else []
 
 
 def _sources(ids: tuple) -> str:

@@ -67,6 +67,21 @@ def test_one_way_has_to_meet_all_needs(needs: Needs, name: str) -> None:
     assert needs.nearest(worth(*ways), "fp16") is None
 
 
+@pytest.mark.parametrize(
+    ("needs", "missed"),
+    [
+        (Needs(fps=1000), ""),
+        (Needs(ms=10, watts=6), ""),
+        (Needs(ms=9, watts=5.5), "10.0 ms, 6.00 W"),
+        (Needs(fps=50, watts=5.6), ""),
+    ],
+)
+def test_time_and_power_above_the_limits_are_told(needs: Needs, missed: str) -> None:
+    offer = needs.nearest(worth(way("gpu", 100, 10, 10)), "int8")
+    assert offer is not None
+    assert needs.missed(offer) == missed
+
+
 def test_a_guess_says_so_with_its_spread() -> None:
     told = [Needs().nearest(worth(way("gpu", 100, 10, 10, basis=basis)), "int8") for basis in ("fitted", "guessed")]
     assert [offer and offer.guess for offer in told] == ["", "a guess, ± 25 %"]

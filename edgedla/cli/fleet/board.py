@@ -12,12 +12,15 @@ from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 import click
 
 from edgedla.cli.arguments.option import option
+from edgedla.cli.board_option import terminal
 from edgedla.cli.output import echo
-from edgedla.errors import UsageError
+from edgedla.errors import DataError, EdgedlaError, EnvironmentMissing, UsageError
 from edgedla.io.documents import header
+from edgedla.remote.address import parse_address
+from edgedla.remote.holder import in_use
+from edgedla.remote.inventory import BoardEntry, board_named, inventory_file, one_at_a_time, read_inventory, save_board
 
 if TYPE_CHECKING:
-    from edgedla.remote.inventory import BoardEntry
     from edgedla.remote.job import Terminal
 
 #: Clocks that differ by less count as equal.
@@ -48,9 +51,6 @@ def add(
     name: str, address: str, groups: Tuple[str, ...], python: str, edgedla: Optional[str], note: str, again: bool
 ) -> None:
     """Add a board to the inventory."""
-    from edgedla.remote.address import parse_address
-    from edgedla.remote.inventory import BoardEntry, inventory_file, one_at_a_time, read_inventory, save_board
-
     entry = BoardEntry(name, parse_address(address), tuple(groups), python, edgedla or None, note)
     with one_at_a_time():
         if name in read_inventory() and not again:
@@ -65,9 +65,7 @@ def add(
 @FORMAT
 def list_boards(probe: bool, output_format: str) -> None:
     """List the inventory."""
-    from edgedla.errors import EdgedlaError
     from edgedla.remote.boards import state_of
-    from edgedla.remote.inventory import read_inventory
 
     rows = []
     for entry in read_inventory().values():
@@ -90,7 +88,6 @@ def _probed(row: Dict[str, Any]) -> str:
         return str(row["error"])
     if "state" not in row:
         return ""
-    from edgedla.remote.holder import in_use
 
     state = row["state"]
     free = "free" if state["holder"] is None else in_use(state["holder"])
@@ -107,8 +104,6 @@ def _probed(row: Dict[str, Any]) -> str:
 @option("--wait", "wait_s", type=float, default=0.0, metavar="SECONDS", help="Wait while another user has the board.")
 def setup(name: str, offline: bool, service: bool, packages: bool, dry_run: bool, wait_s: float) -> int:
     """Install this same version of edgedla on a JetPack board."""
-    from edgedla.cli.board_option import terminal
-    from edgedla.remote.inventory import board_named
     from edgedla.remote.setup import set_up
 
     options = [
@@ -124,10 +119,7 @@ def setup(name: str, offline: bool, service: bool, packages: bool, dry_run: bool
 @FORMAT
 def doctor(name: str, output_format: str) -> int:
     """Check the connection, then the board, as `edgedla doctor` does there."""
-    from edgedla.cli.board_option import terminal
     from edgedla.remote.boards import state_of
-    from edgedla.remote.holder import in_use
-    from edgedla.remote.inventory import board_named
     from edgedla.remote.job import Request, run_on
 
     entry = board_named(name)
@@ -163,7 +155,6 @@ def doctor(name: str, output_format: str) -> int:
 def lock(name: str, minutes: float, note: str, wait_s: float, release: bool) -> None:
     """Reserve a board for yourself. Your own builds and runs still work."""
     from edgedla.remote import boards
-    from edgedla.remote.inventory import board_named
 
     entry = board_named(name)
     if release:
@@ -180,7 +171,6 @@ def lock(name: str, minutes: float, note: str, wait_s: float, release: bool) -> 
 def jobs(name: str, output_format: str) -> None:
     """List a board's jobs, the newest last."""
     from edgedla.remote.boards import jobs_of
-    from edgedla.remote.inventory import board_named
 
     all_jobs = jobs_of(board_named(name))
     if output_format == "json":
@@ -202,9 +192,7 @@ def attach(name: str, job: str, output: Optional[Path]) -> int:
     The results go where the command that started the job would have put them, or into the folder that -o names. A job that
     another machine started needs -o.
     """
-    from edgedla.cli.board_option import terminal
     from edgedla.remote import client
-    from edgedla.remote.inventory import board_named
     from edgedla.remote.job import follow
 
     entry, record = board_named(name), client.remembered(job)
@@ -225,7 +213,6 @@ def attach(name: str, job: str, output: Optional[Path]) -> int:
 def cancel(name: str, job: str, kill: bool) -> None:
     """Interrupt a job as Ctrl-C would. What it had finished stays."""
     from edgedla.remote import boards
-    from edgedla.remote.inventory import board_named
 
     boards.cancel(board_named(name), job, "kill" if kill else "interrupt")
     echo(f"{job}: asked to end")
@@ -257,10 +244,7 @@ def report(
     Each model is built and measured on the board. The report holds types, sizes and parameters of layers, verdicts, devices
     and times: no weights, no file names and no layer names. Exit code 1: a model was not built or measured.
     """
-    from edgedla.cli.board_option import terminal
-    from edgedla.errors import DataError
     from edgedla.io.files import write_atomic
-    from edgedla.remote.inventory import board_named
     from edgedla.remote.truth import board_report, summary_lines
     from edgedla.vocabulary import PRECISIONS, one_of
 
@@ -291,7 +275,6 @@ def _reported(
     entry: BoardEntry, model: Path, precision: str, duration: float, hash_names: bool, wait_s: float, shown: Terminal
 ) -> Dict[str, Any]:
     """The entry of one model, also of one that cannot be built or measured; raises if the board itself fails."""
-    from edgedla.errors import EdgedlaError, EnvironmentMissing
     from edgedla.remote.connection import BoardRefused, ConnectionLost
     from edgedla.remote.measure import measure_on
     from edgedla.remote.truth import failed_report, model_report

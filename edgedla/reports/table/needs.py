@@ -94,7 +94,9 @@ class Needs(NamedTuple):
     def missed(self, offer: Offer) -> str:
         """`17.8 W`: the time and the power of the offer, where they are more than is needed; the frames/s are told anyway."""
         over = ((self.ms, offer.way.cost.latency_us / 1e3, "ms"), (self.watts, offer.watts, "W"))
-        return ", ".join(f"{significant(value)} {unit}" for most, value, unit in over if most is not None and value > most)
+        return ", ".join(
+            f"{significant(value)} {unit}" for most, value, unit in over if most is not None and value > most
+        )
 
     @property
     def legend(self) -> str:
