@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import List, NamedTuple, Optional
 
@@ -13,6 +14,7 @@ from edgedla.builder.request import BuildRequest, Model
 from edgedla.builder.tensorrt.api import ask_tensorrt
 from edgedla.builder.tensorrt.drift import Drift
 from edgedla.importers.parser_releases import ADJUST
+from edgedla.rules.verdict import Support
 from edgedla.targets import platform_for
 from edgedla.vocabulary import GPU
 
@@ -34,8 +36,11 @@ class Asked(NamedTuple):
     def lines(self) -> List[str]:
         """The answer for people: how many layers agree, then each that does not."""
         differing = [d for d in self.drift.differences if d.tensorrt != "absent"]
-        agree = self.drift.asked - len(differing)
-        lines = [f"on this board TensorRT {self.plan.platform['trt']} agrees on {agree} of {self.drift.asked} layers"]
+        opened = [d.tensorrt for d in differing if d.rules == str(Support.UNKNOWN)]
+        agree, asked = self.drift.asked - len(differing), self.drift.asked - len(opened)
+        lines = [f"on this board TensorRT {self.plan.platform['trt']} agrees on {agree} of {asked} layers"]
+        if opened:
+            lines[0] += f"; of {len(opened)} that no source decides it takes {opened.count('dla')} on the DLA"
         lines += [f"  {d.layer} ({d.type}): rules {d.rules}, TensorRT {d.tensorrt}" for d in differing]
         planned = {layer.name for layer in self.plan.layers if layer.device != GPU}
         nodes = [n for n in self.drift.nodes if n.node in planned]
@@ -56,8 +61,11 @@ def ask_board(model: Model, request: BuildRequest) -> Asked:
     Raises:
         EnvironmentMissing: no TensorRT here, or another release than the request's. ModelError: its parser refuses the model.
     """
-    plan = plan_build(model, request)
+    plan = plan_build(model, replace(request, options=replace(request.options, allow_unknown=True)))
     platform = platform_for(*(plan.platform[name] for name in ("target", "jetpack", "trt")))
+    if platform.has_dla:
+        # Also where the rules leave nothing for the DLA: they may be wrong.
+        plan = replace(plan, dla_core=plan.dla_core or 0)
     with as_file(model) as path, tempfile.TemporaryDirectory(prefix="edgedla-ask-") as folder:
         source = OnnxSource(path)
         source.convert(platform, "fallback", request.shapes, request.batch, Path(folder) / CONVERTED)

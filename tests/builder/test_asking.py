@@ -5,12 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Callable
 
+import onnx
 import pytest
 import yaml
 
 from edgedla.builder.asking import ask_board
+from edgedla.builder.building import plan_build
 from edgedla.builder.request import BuildRequest
 from edgedla.cli.main import exit_code_of
+from edgedla.quantization.qdq import with_qdq
 from tests.models import node, ones, onnx_model, save
 
 LAYERS = [
@@ -69,3 +72,27 @@ def test_the_verb_writes_the_differences(
     assert [row["layer"] for row in yaml.safe_load(drift.read_text())["layers"]] == ["relu"]
     assert exit_code_of([*line[:1], str(model), *line[1:]]) in (0, 1), "the same model twice is one"
     assert exit_code_of([*line, "--mode", "standalone"]) == 2
+
+
+def test_tensorrt_is_asked_about_layers_that_no_source_decides(
+    tmp_path: Path, model: Path, fake_tensorrt: Callable[..., Any]
+) -> None:
+    quantised = with_qdq(onnx.load(str(model)), {"x": 4.0, "y": 4.0})
+    request = BuildRequest(target="agx-orin-64gb", trt="11.4.1", precision="fp16")
+    path = save(quantised, tmp_path / "qdq.onnx")
+    layers = [(x.name, x.type, (), x.outputs) for x in plan_build(path, request).layers]
+    fake_tensorrt("11.4.0.106", layers=layers, cannot=(layers[0][0],), **SIZES)
+    said = ask_board(path, request).lines()[0]
+    assert said.endswith(f"of {len(layers)} that no source decides it takes {len(layers) - 1} on the DLA")
+
+
+def test_tensorrt_is_asked_where_the_rules_leave_nothing_for_the_dla(
+    tmp_path: Path, fake_tensorrt: Callable[..., Any]
+) -> None:
+    proto = onnx_model([node("Softmax", "x", "y", name="s", axis=1)], {"x": (1, 9000, 2, 2)}, {"y": (1, 9000, 2, 2)})
+    path = save(proto, tmp_path / "softmax.onnx")
+    request = BuildRequest(target="agx-orin-64gb", trt="10.3.0", precision="fp16")
+    layers = [(x.name, x.type, (), x.outputs) for x in plan_build(path, request).layers]
+    ends = {"inputs": {"x": (1, 9000, 2, 2)}, "outputs": {"y": (1, 9000, 2, 2)}}
+    fake_tensorrt("10.3.0", layers=layers, cannot=("s",), **ends)
+    assert f"agrees on {len(layers)} of {len(layers)} layers" in ask_board(path, request).lines()[0]

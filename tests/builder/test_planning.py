@@ -17,9 +17,11 @@ from edgedla.builder.building import plan_build
 from edgedla.builder.plan.plan import BuildPlan, plan_from_dict
 from edgedla.builder.plan.text import describe, diff
 from edgedla.builder.request import BuildRequest, PlanOptions
+from edgedla.builder.trtexec.script import trtexec_script
 from edgedla.errors import BuildError, DocumentError, ModelError, UsageError
 from edgedla.formats import parse_io_formats
 from edgedla.quantization.calibration_cache import write_cache
+from edgedla.quantization.qdq import with_qdq
 from tests.models import node, onnx_model
 
 SCHEMA = json.loads(
@@ -336,3 +338,22 @@ def test_a_plan_notes_formats_that_may_be_refused_and_sparsity_without_gain(tmp_
     assert not any("--sparsity" in note for note in plan_build(tmp_path / "sparse.onnx", in_int8).notes)
     plan = plan_build(of_weights(dense, "dense.onnx"), in_int8)
     assert any("--sparsity gains nothing with dense weights" in note for note in plan.notes)
+
+
+def test_layers_that_no_source_decides_are_planned_on_the_dla_only_on_request(tmp_path: Path) -> None:
+    plain = onnx_model(
+        [node("Conv", "x w", "y", name="conv")], {"x": (1, 16, 8, 8)}, {"y": (1, 16, 8, 8)},
+        {"w": np.ones((16, 16, 1, 1), np.float32)}, opset=17,
+    )  # fmt: skip
+    path = tmp_path / "uint8.onnx"
+    onnx.save(with_qdq(plain, {"x": 4.0, "y": 4.0}, unsigned=True), str(path))
+    plan = plan_build(path, request(trt="11.4.1"))
+    assert plan.dla_core is None
+    assert any("--allow-unknown plans layers of unknown support on the DLA" in note for note in plan.notes)
+    plan = plan_build(path, request(trt="11.4.1", options=PlanOptions(allow_unknown=True)))
+    assert {layer.device for layer in plan.layers} == {"DLA0"}
+    assert not any("predicted on the GPU" in note or "no layer runs" in note for note in plan.notes)
+    # What the parser needs for UINT8 goes with the core.
+    script = trtexec_script(plan, (11, 4, 1)).text
+    assert "--useDLACore=0" in script
+    assert "--uint8AsymmetricQuantizationDLA" in script

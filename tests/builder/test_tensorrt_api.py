@@ -165,6 +165,16 @@ def test_allowed_drift_puts_the_refused_layer_on_the_gpu_by_name(
     assert "IBuilderConfig.set_device_type(<ILayer relu>, DeviceType.GPU)" in fake.world.calls
 
 
+def test_of_a_layer_of_unknown_support_tensorrt_decides_without_allowed_drift(
+    fake_tensorrt: Callable[..., Any], plan_for: Callable[..., BuildPlan]
+) -> None:
+    fake = fake_tensorrt("10.3.0", cannot=("relu",))
+    plan = plan_for("10.3.0")
+    plan = replace(plan, layers=tuple(replace(x, capable="unknown") if x.name == "relu" else x for x in plan.layers))
+    assert build_engine(plan, MODEL).drift.refused == ("relu",)
+    assert "IBuilderConfig.set_device_type(<ILayer relu>, DeviceType.GPU)" in fake.world.calls
+
+
 def test_a_gpu_layer_that_tensorrt_would_take_is_a_difference_and_stays_on_the_gpu(
     fake_tensorrt: Callable[..., Any], plan_for: Callable[..., BuildPlan]
 ) -> None:

@@ -34,7 +34,7 @@ PYTHON = {
     "plan", "planned", "io", "pools", "drift", "lines", "line", "errors", "layers", "answers", "importlib", "json",
     "severity", "reasons", "signals", "interruption", "logger", "receiver", "reader", "writer", "signal", "socket", "threading", "thread",
     "os", "sys", "contextlib", "seen", "installed", "group", "_LOGGERS", "answer", "refused",
-    "parts", "moved", "found", "model", "_LETTERS", "tensors", "re", "messages", "_FAILURE", "text", "raised",
+    "parts", "moved", "found", "model", "Support", "_LETTERS", "tensors", "re", "messages", "_FAILURE", "text", "raised",
     # of the runner
     "self", "board", "log", "logging", "b", "name", "_LEVELS", "clock",
 }  # fmt: skip

@@ -22,6 +22,7 @@ def _devices(graph: LayerGraph, report: CheckReport, mode: str, options: PlanOpt
     for layer, layer_report in zip(graph.layers, report.layers):
         on_dla = mode == "standalone" or layer_report.placed is Placed.DLA
         on_dla = on_dla or (layer_report.placed is Placed.FOLDED and layer_report.support is Support.DLA)
+        on_dla = on_dla or (options.allow_unknown and layer_report.support is Support.UNKNOWN)
         chosen = by_hand.get(layer.name)
         device = (core if on_dla else GPU) if chosen is None else (core if chosen == "DLA" else chosen)
         if device not in (GPU, "DLA0", "DLA1"):

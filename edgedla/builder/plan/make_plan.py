@@ -22,6 +22,7 @@ from edgedla.quantization.scale_rules import scale_rules
 from edgedla.quantization.unify import dla_scales
 from edgedla.regions import CheckReport, Placed
 from edgedla.regions.candidates import candidates
+from edgedla.regions.check import unknown_note
 from edgedla.vocabulary import BUILD_MODES, GPU, PRECISIONS, one_of
 
 #: Most layers without a scale that a note names.
@@ -206,7 +207,7 @@ def _regions(graph: LayerGraph, report: CheckReport, on_dla: Sequence[bool]) -> 
 def _other_loadables(report: CheckReport, planned: int, mode: str, options: PlanOptions) -> Tuple[str, ...]:
     """A note if the plan has other loadables than TensorRT's own placement of the same DLA layers."""
     by_itself = sum(r.kept for r in report.regions)
-    if mode != "hybrid" or options.placed or options.devices or planned == by_itself:
+    if mode != "hybrid" or options.placed or options.devices or options.allow_unknown or planned == by_itself:
         return ()
     return (
         f"{planned} loadable{'s' * (planned != 1)}; TensorRT by itself makes {by_itself}, as `edgedla check` says: it splits a "
@@ -235,7 +236,12 @@ def _notes(
     typed: bool,
     options: PlanOptions,
 ) -> Tuple[str, ...]:
-    notes = list(report.notes)
+    notes, unknown = list(report.notes), report.totals.layers_unknown
+    if unknown and options.allow_unknown:
+        notes = [note for note in notes if note != unknown_note(unknown)]
+        notes.append(f"unknown whether the DLA runs them, planned there, and TensorRT decides: {unknown} layers")
+    elif unknown:
+        notes.append("--allow-unknown plans layers of unknown support on the DLA, where TensorRT takes them")
     if report.platform.has_dla and not any(on_dla):
         # With a placement, a network entirely on the GPU is the placement's choice, not the rules'.
         refused = () if options.placed else report.layers

@@ -23,6 +23,7 @@ from edgedla.builder.tensorrt.drift import Answers, Drift, RefusedNode, compare
 from edgedla.builder.tensorrt.log_tail import log_tail
 from edgedla.errors import BuildError, ModelRefused
 from edgedla.importers.parser_releases import REPORT, parser_flags
+from edgedla.rules.verdict import Support
 from edgedla.vocabulary import GPU
 
 
@@ -152,8 +153,10 @@ def _refuse_drift(plan: BuildPlan, drift: Drift, allow_drift: bool) -> None:
             "TensorRT's network has none of the layers that the plan puts on the DLA: " + ", ".join(drift.missing),
             hint="the plan was made from another model, or for another release's parser: plan again",
         )
-    if drift.refused and not allow_drift:
+    unknown = {planned.name for planned in plan.layers if planned.capable == str(Support.UNKNOWN)}
+    against = [name for name in drift.refused if name not in unknown]
+    if against and not allow_drift:
         raise BuildError(
-            "TensorRT differs from the plan; of its DLA layers it refuses on the DLA: " + ", ".join(drift.refused),
+            "TensorRT differs from the plan; of its DLA layers it refuses on the DLA: " + ", ".join(against),
             hint="--allow-drift builds with these layers on the GPU and says so in the artifact",
         )

@@ -52,11 +52,8 @@ def doctor(base: Optional[Path] = None) -> Tuple[Check, ...]:
 def _machine(board: Optional[Board], base: Path) -> List[Check]:
     if board is None:
         text = f"no Jetson ({platform.machine()}, Python {platform.python_version()})"
-        return [
-            Check(
-                "machine", "info", text, "check, place and host builds work here; engines are built and run on a Jetson"
-            )
-        ]
+        works = "check, place and host builds work here; engines are built and run on a Jetson"
+        return [Check("machine", "info", text, works)]
     checks = [Check("machine", "ok", f"{board.model}, L4T {board.l4t or 'unknown'}")]
     if board.target is None:
         remedy = f"give --target to every command; in a container {_SHOW_BOARD}" if board.container else _NAME_TARGET
@@ -102,11 +99,8 @@ def _cores(board: Optional[Board], base: Path) -> List[Check]:
     cores = [c for c in range(4) if core_folder(c, base) is not None]
     if cores:
         return [Check("DLA cores in the kernel", "ok", ", ".join(f"nvdla{c}" for c in cores))]
-    remedy = (
-        "start the container with --runtime nvidia"
-        if board.container
-        else "the module has none, or its driver did not start (dmesg)"
-    )
+    no_driver = "the module has none, or its driver did not start (dmesg)"
+    remedy = "start the container with --runtime nvidia" if board.container else no_driver
     return [Check("DLA cores in the kernel", "warn" if board.container else "fail", "none", remedy)]
 
 
@@ -165,13 +159,12 @@ def _python(board: Optional[Board], base: Path) -> List[Check]:
     jetson = board is not None
     on_a_laptop = "not needed on a laptop: builds are simulated"
     pycuda = "PATH=/usr/local/cuda/bin:$PATH pip install 'edgedla[jetson]'"
-    checks = [
+    return [
         _tensorrt(jetson, bindings_remedy() if jetson else on_a_laptop),
         _module("pycuda", "pycuda", jetson, pycuda if jetson else on_a_laptop),
         _module("onnxruntime", "ONNX Runtime", not jetson, "pip install 'edgedla[host]'"),
         _module("highspy", "HiGHS", not jetson, "pip install highspy: `place`, `check` and `deploy` need it"),
     ]
-    return checks
 
 
 def _release_pair(board: Optional[Board], base: Path) -> List[Check]:
@@ -204,9 +197,8 @@ def _compiler(board: Optional[Board], base: Path) -> List[Check]:
     if shutil.which("nvcc") or (base / "usr/local/cuda/bin/nvcc").exists():
         return [Check("nvcc", "ok", "CUDA preprocessing can be compiled")]
     text = "not here: frames are preprocessed on the CPU; everything else works"
-    return [
-        Check("nvcc", "info", text, "apt install cuda-nvcc-11-4 (JetPack 5), cuda-nvcc-12-* (6) or cuda-nvcc-13-* (7)")
-    ]
+    remedy = "apt install cuda-nvcc-11-4 (JetPack 5), cuda-nvcc-12-* (6) or cuda-nvcc-13-* (7)"
+    return [Check("nvcc", "info", text, remedy)]
 
 
 def _opencv(board: Optional[Board], base: Path) -> List[Check]:
@@ -252,11 +244,8 @@ def _groups(board: Optional[Board], base: Path) -> List[Check]:
 def _container(board: Optional[Board], base: Path) -> List[Check]:
     if board is None or not board.container:
         return []
-    return [
-        Check(
-            "container", "info", "runs inside one", "DLA and cameras need --runtime nvidia and --device for each camera"
-        )
-    ]
+    needs = "DLA and cameras need --runtime nvidia and --device for each camera"
+    return [Check("container", "info", "runs inside one", needs)]
 
 
 def _clocks(board: Optional[Board], base: Path) -> List[Check]:
@@ -266,9 +255,8 @@ def _clocks(board: Optional[Board], base: Path) -> List[Check]:
 
     sample = next(samples(0.05, 1, base, use_tegrastats=False))
     if not sample.clocks_mhz and not sample.warnings:
-        return [
-            Check("clocks and power mode", "info", "unknown: no clock can be read here", "sudo jetson_clocks --show")
-        ]
+        text = "unknown: no clock can be read here"
+        return [Check("clocks and power mode", "info", text, "sudo jetson_clocks --show")]
     if not sample.warnings:
         return [Check("clocks and power mode", "ok", sample.power_mode or "locked")]
     return [Check("clocks and power mode", "warn", w) for w in sample.warnings]
