@@ -145,14 +145,14 @@ def test_the_pooled_bound_is_below_every_placement_on_both_cores(problem: Proble
 def test_the_divided_pool_is_a_placement_cut_at_every_item(problem: Problem) -> None:
     problem = of_one_batch(problem, (1.0,))
     pool = pooled(problem)
-    assert pool.divided() == ()
+    assert pool.shortest() == ()
     if pool.guide(StateArrays(Frontier(problem, ALL), True), 1e4, NEVER) is None:
         return
-    divided = pool.divided()
-    assert set(divided) <= set(assignments(problem))
-    on_dla = {tuple(d != "GPU" for d in a) for a in divided}
-    assert len(on_dla) <= 1
-    assert len(divided) == sum(next(iter(on_dla), ()))
+    for divided in (pool.shortest(), pool.beam(16, 1, NEVER)):
+        assert set(divided) <= set(assignments(problem))
+        on_dla = {tuple(d != "GPU" for d in a) for a in divided}
+        assert len(on_dla) <= 1
+        assert len(divided) == sum(next(iter(on_dla), ()))
 
 
 @CHECKED

@@ -9,6 +9,7 @@ import numpy as np
 from edgedla.placement.deadline import Deadline
 from edgedla.placement.problem.goal import INFINITY, Goal
 from edgedla.placement.problem.problem import Problem
+from edgedla.placement.solvers.best import HANDED_OUT
 from edgedla.placement.solvers.bounds.fractional import GRID, alike
 from edgedla.placement.solvers.bounds.latency_limit import LatencyLimit, most_in_all
 from edgedla.placement.solvers.bounds.prices import Prices
@@ -84,6 +85,10 @@ class EngineSearch:
         if self._pool is None:
             self._graph_prices = prices_of(self._arrays, np.unique(self._prices.weights, axis=0))
 
+    def begun(self) -> Tuple[Tuple[str, ...], ...]:
+        """Good placements before any look, if both cores can be pooled."""
+        return self._pool.beam(NARROW[0], 1, self.deadline.to_prepare) if self._pool else ()
+
     def first_looks(self, limit: float) -> Iterator[Tuple[Tuple[str, ...], ...]]:
         """Raises `bound` by both cores pooled, and yields good placements: those of the pool, or from narrow beams."""
         if self._pool:
@@ -91,7 +96,7 @@ class EngineSearch:
                 self.bound = max(self.bound, bound)
                 yield ()
             self.stopped = self.deadline.passed
-            yield self._pool.divided()
+            yield self._pool.shortest()
             if self.guided:
                 yield from self._narrow_beams(self._pool, limit)
                 return
@@ -108,6 +113,7 @@ class EngineSearch:
             if self.stopped or not self._guide_to(
                 min(known, reach) if known > self.bound * (1 + LEAST_STEP) else reach
             ):
+                yield pool.beam(BEAMS[0], HANDED_OUT, self.deadline.to_prepare)
                 return
             assignments = self._beam(self._guided, width, False, self._guide)
             if assignments:

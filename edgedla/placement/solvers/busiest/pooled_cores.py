@@ -12,6 +12,7 @@ from edgedla.placement.problem.problem import Problem
 from edgedla.placement.solvers.bounds.prices import Prices
 from edgedla.placement.solvers.busiest.loads_ahead import LoadsAhead, in_pairs
 from edgedla.placement.solvers.busiest.rows import Rows
+from edgedla.placement.solvers.busiest.sweep import beam
 from edgedla.placement.solvers.states.frontier import Frontier
 from edgedla.placement.solvers.states.state_arrays import StateArrays, distinct, packed
 from edgedla.placement.solvers.states.state_graph import StateGraph
@@ -81,7 +82,7 @@ MOST_STATES = 2_000
 #: takes ten times as long as one that goes 4 %.
 STEP, MOST_STEP, LEAST_STEP = 0.01, 0.04, 0.0025
 
-#: The parts of the pool's items between which `divided` cuts.
+#: The parts of the pool's items between which they are divided.
 CUTS = 32
 
 
@@ -109,6 +110,7 @@ class PooledCores:
         self._arrays = StateArrays(frontier, False, paid=2 if len(problem.models) == 1 else 0)
         self._prices = Prices(frontier, in_pairs(weights))
         self._found: Optional[_Found] = None
+        self._too_far = INFINITY
 
     def bounds(self, least: float, limit: float, deadline: Deadline) -> Iterator[float]:
         """Ever higher lower bounds, up to the shortest pooled period below `limit`; `least` is a known one."""
@@ -127,12 +129,19 @@ class PooledCores:
                 return
             step = min(2 * step, MOST_STEP)
 
-    def divided(self) -> Tuple[Tuple[str, ...], ...]:
-        """The shortest pooled placement of the last look, with the pool's items up to a cut on the first core, the rest on the second."""
-        if self._found is None:
-            return ()
+    def beam(self, width: int, count: int, deadline: Deadline) -> Tuple[Tuple[str, ...], ...]:
+        """The `count` best pooled placements of a beam, divided: in tenths of a second, where looks may take seconds."""
+        _, found = beam(self._arrays, self._prices, self._factors, INFINITY, width, False, deadline)
+        number = self._arrays.frontier.devices.index
+        return tuple(a for assignment in found[:count] for a in self._divided([number(d) for d in assignment]))
+
+    def shortest(self) -> Tuple[Tuple[str, ...], ...]:
+        """The shortest pooled placement of the last look, divided."""
+        return () if self._found is None else self._divided(self._found.fronts.shortest(self._found.graph))
+
+    def _divided(self, devices: Sequence[int]) -> Tuple[Tuple[str, ...], ...]:
+        """Placements with the pool's items up to a cut on the first core, the rest on the second."""
         frontier = self._arrays.frontier
-        devices = self._found.fronts.shortest(self._found.graph)
         pool = [i for i, d in enumerate(devices) if d]
         cuts = sorted({pool[len(pool) * k // CUTS] for k in range(1, CUTS)} if pool else ())
         of = (frontier.devices[0], *frontier.problem.cores)
@@ -163,9 +172,12 @@ class PooledCores:
 
     def _look(self, limit: float, deadline: Deadline) -> Optional[float]:
         """The shortest pooled period below `limit`, infinite if there is none; None if there are too many states, or no time."""
-        graph = StateGraph(self._arrays, self._prices, limit, MOST_STATES, deadline, whole=True)
         self._found = None
+        if limit >= self._too_far:
+            return None
+        graph = StateGraph(self._arrays, self._prices, limit, MOST_STATES, deadline, whole=True)
         if graph.stopped or graph.dropped < limit:
+            self._too_far = limit
             return None
         if graph.empty:
             return INFINITY

@@ -75,10 +75,11 @@ def solve_stream(
             continue
         search = EngineSearch(ordered, goal, engines, *floors[engines], deadline)
         if search.bound < best.limit:
+            best.offer_ordered(search.begun())
             for assignments in search.first_looks(best.limit):
                 staged, known = staged or bool(assignments), best.value
                 best.offer_ordered(assignments)
-                if best.evaluation is not None and search.bound < best.limit < known:
+                if assignments and best.evaluation is not None and search.bound < best.limit < known:
                     moved = Budget(problem, deadline.to_prepare)
                     best.offer_capped([polished(looked, best.evaluation.assignment, moved)])
                 if search.bound >= best.limit or search.stopped:
