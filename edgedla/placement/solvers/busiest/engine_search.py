@@ -86,8 +86,10 @@ class EngineSearch:
             self._graph_prices = prices_of(self._arrays, np.unique(self._prices.weights, axis=0))
 
     def begun(self) -> Tuple[Tuple[str, ...], ...]:
-        """Good placements before any look, if both cores can be pooled."""
-        return self._pool.beam(NARROW[0], 1, self.deadline.to_prepare) if self._pool else ()
+        """Good placements before any look, from the narrowest beam."""
+        if self._pool:
+            return self._pool.beam(NARROW[0], 1, self.deadline.to_prepare)
+        return self._beam(INFINITY, NARROW[0], False)
 
     def first_looks(self, limit: float) -> Iterator[Tuple[Tuple[str, ...], ...]]:
         """Raises `bound` by both cores pooled, and yields good placements: those of the pool, or from narrow beams."""

@@ -62,9 +62,9 @@ def solve_stream(
     ordered = reordered(problem, order)
     best = _Best(problem, goal, gap, order)
     best.offer_capped(start)
-    looked, staged = Looked(problem, goal, None), len(problem.items) > MANY_ITEMS
-    if staged:
+    if len(problem.items) > MANY_ITEMS:
         best.offer_capped(stage_starts(problem, goal, deadline=deadline.to_prepare))
+    looked = Looked(problem, goal, None)
     floors = {engines: floor_on(problem, goal, engines) for engines in engine_sets(problem, goal)}
     bounds: Dict[Tuple[str, ...], float] = {engines: bound for engines, (bound, _) in floors.items()}
     searches: List[EngineSearch] = []
@@ -77,23 +77,18 @@ def solve_stream(
         if search.bound < best.limit:
             best.offer_ordered(search.begun())
             for assignments in search.first_looks(best.limit):
-                staged, known = staged or bool(assignments), best.value
+                known = best.value
                 best.offer_ordered(assignments)
                 if assignments and best.evaluation is not None and search.bound < best.limit < known:
                     moved = Budget(problem, deadline.to_prepare)
                     best.offer_capped([polished(looked, best.evaluation.assignment, moved)])
                 if search.bound >= best.limit or search.stopped:
                     break
-            if not staged and search.bound < best.limit and not search.stopped:
-                best.offer_capped(stage_starts(problem, goal, deadline=deadline.to_prepare))
-                staged = True
             if search.bound < best.limit and not search.stopped:
                 best.offer_ordered(search.look(best.limit, *SIZES[0]))
                 rounds += 1
         bounds[engines] = search.bound
         searches.append(search)
-    if not staged and deadline.passed:
-        best.offer_capped(stage_starts(problem, goal, deadline=deadline))
     for sweep, (width, most_states) in enumerate(itertools.chain(SIZES[1:], itertools.repeat(SIZES[-1])), 1):
         before, again = (best.value, dict(bounds)), sweep >= len(SIZES)
         for search in sorted(searches, key=lambda s: (s.bound, s.engines)):
