@@ -22,7 +22,7 @@ from edgedla.placement.problem.read_models import ModelSource, read_models
 from edgedla.placement.request import PlacementRequest
 from edgedla.placement.result.placement import Placement
 from edgedla.placement.solvers.solve import MOST_ITEMS, solve
-from edgedla.placement.solvers.stages import stage_starts, whole_model_starts
+from edgedla.placement.solvers.stages import MANY_ITEMS, stage_starts, whole_model_starts
 from edgedla.processes.malloc import paused_garbage_collection
 from edgedla.targets import Platform, platform_for
 from edgedla.text.printable import short
@@ -239,7 +239,7 @@ def _solved(
             hint="Allow the GPU.",
         )
     if goal.objective in ("throughput", "makespan") and len(problem.devices) > 1:
-        if goal.objective == "makespan" or pace is not None or len(problem.items) > MOST_ITEMS:
+        if goal.objective == "makespan" or pace is not None or len(problem.items) > MANY_ITEMS or deadline.passed:
             start = start + stage_starts(problem, goal, pace, deadline=deadline.to_prepare)
         if len(problem.models) > 1:
             start = start + whole_model_starts(problem, deadline)

@@ -107,5 +107,5 @@ def test_some_prices_equal_those_computed_anew() -> None:
     states = rows.start
     for i in range(6):
         assert some.rest(i, states) == pytest.approx(anew.rest(i, states))
-        assert some.own(i) == pytest.approx(anew.own(i))
+        assert some.own[i] == pytest.approx(anew.own[i])
         states = rows.edges(i, states)[0]

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgedla.costs.cost import Cost
-from edgedla.placement.deadline import NEVER
+from edgedla.placement.deadline import NEVER, Deadline
 from edgedla.placement.problem.evaluate import evaluate
 from edgedla.placement.problem.goal import INFINITY
 from edgedla.placement.problem.problem import Flow, Item, Problem
@@ -233,11 +233,14 @@ def test_a_merged_row_is_a_lower_bound_of_its_rows(given_rows: list, width: int)
 
 
 def test_the_pool_guides_models_of_one_rate() -> None:
+    def guided(of: Problem) -> bool:
+        return EngineSearch(of, STREAM, ALL, *floor_on(of, STREAM, ALL), NEVER).guided
+
     problem = ladder(2)
-    assert pooled(problem).guides
+    assert guided(problem)
     two = replace(problem, models=("a", "b"), rates=(1.0, 1.0))
-    assert pooled(two).guides
-    assert not pooled(replace(two, rates=(1.0, 2.0))).guides
+    assert guided(two)
+    assert not guided(replace(two, rates=(1.0, 2.0)))
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -258,3 +261,5 @@ def test_narrow_beams_end_near_the_bound_before_any_wide_look(seed: int) -> None
     best = solve_stream(problem, STREAM).value
     assert search.bound <= best * (1 + 1e-9)
     assert narrow <= best * 1.03
+    late = EngineSearch(problem, STREAM, ALL, *floor_on(problem, STREAM, ALL), Deadline.after(0.0))
+    assert min(period(problem, evaluate(problem, a)) for a in late.begun()) <= best * 1.1

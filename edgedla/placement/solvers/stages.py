@@ -107,6 +107,10 @@ def whole_model_starts(problem: Problem, deadline: Deadline = NEVER) -> List[Tup
     return starts
 
 
+#: From so many items on a search begins with stages: one look may take all of its time (branches of 1,000 layers: 10 s).
+MANY_ITEMS = 400
+
+
 def stage_starts(
     problem: Problem, goal: Goal, value_of: Optional[Value] = None, deadline: Deadline = NEVER
 ) -> List[Tuple[str, ...]]:

@@ -51,6 +51,7 @@ class Prices:
     Attributes:
         weights: (ways * weights, devices).
         unused: (ways * weights, cores).
+        own: by item (devices, weights): the minimum for it and everything that depends on it.
         trunk: the items of the path along which loadables are counted -> the item before each on it.
     """
 
@@ -70,10 +71,10 @@ class Prices:
         self._readers = [tuple(sorted(f.consumers)) for f in problem.flows]
         self._share = [self._shares(i) for i in range(len(problem.items))]
         self._message: List[np.ndarray] = [np.empty(0)] * len(problem.flows)
-        self._own: List[np.ndarray] = [np.empty(0)] * len(problem.items)
+        self.own: List[np.ndarray] = [np.empty(0)] * len(problem.items)
         self._torn = self._links()
         for i in reversed(range(len(problem.items))):
-            self._own[i] = self._subtree(i)
+            self.own[i] = self._subtree(i)
         for k, flow in enumerate(problem.flows):
             if flow.producer is None:
                 self._message[k] = self._messages(k, (0,))
@@ -125,7 +126,7 @@ class Prices:
         prices.weights, prices.along, prices.used = self.weights[which], self.along[which], np.zeros(len(which), int)
         prices.unused, prices._loadable_us = self.unused[which], self._loadable_us[which]
         prices._message = [m[..., which] for m in self._message]
-        prices._own = [o[..., which] for o in self._own]
+        prices.own = [o[..., which] for o in self.own]
         prices._torn = {key: cost[..., which] for key, cost in self._torn.items()}
         prices._constant, prices._charged = self._constant[:, which], self._charged[..., which]
         return prices
@@ -213,7 +214,7 @@ class Prices:
             item = problem.items[i]
             constant[i] = constant[i + 1]
             if not f.into[i]:
-                constant[i] += self._own[i].min(axis=0)
+                constant[i] += self.own[i].min(axis=0)
             needs = needs or (bool(item.layers) and f.allowed[i] == (0,))
             called[i] = needs
             if i == 0 or problem.items[i - 1].model != item.model:
@@ -223,10 +224,6 @@ class Prices:
                     constant[i] += self.weights[:, 0] * f.engine_us * problem.rates[item.model]
                 needs, called[i] = False, False
         return constant, called
-
-    def own(self, i: int) -> np.ndarray:
-        """(devices, weights): the minimum for an item and everything that depends on it, by the item's device."""
-        return self._own[i]
 
     def message(
         self, k: int, readers: Sequence[int], source: int, has: int, on_core: FrozenSet[int] = frozenset()
@@ -249,7 +246,7 @@ class Prices:
 
     def _terms(self, k: int, reader: int) -> np.ndarray:
         """(sources, devices, weights): what one reader of a tensor adds to a message, by the source and the reader's device."""
-        own, size = self.own(reader) * self._share[reader][k], len(self.frontier.devices)
+        own, size = self.own[reader] * self._share[reader][k], len(self.frontier.devices)
         terms = np.repeat(own[None], size, axis=0)
         torn = self._torn.get((k, reader))
         if torn is not None:

@@ -33,7 +33,6 @@ def best_prices(
     around = weights_around(weights)
     prices = Prices.both_ways(frontier, around * factors)
     bound, best = _highest(prices, around)
-    first = best
     if (best > 0).all():
         for step in STEPS:
             if deadline.passed:
@@ -46,8 +45,6 @@ def best_prices(
         around = weights_around(best)
         prices = Prices.both_ways(frontier, around * factors)
         bound = max(bound, _highest(prices, around)[0])
-    elif first is not best:
-        bound = max(bound, float(prices.root.max()))
     return bound, prices
 
 

@@ -28,6 +28,10 @@ BEAMS = 250, 1_000
 NARROW: Tuple[int, ...] = (16, 150)
 
 
+#: Seconds of the first beam after a limit that is shorter than the preparation: it takes 0.1 s on 250 items.
+START_S = 0.25
+
+
 class EngineSearch:
     """What the search knows of the placements on one set of engines.
 
@@ -65,7 +69,8 @@ class EngineSearch:
             weights = np.concatenate([stretched(best, WIDE[1:-1]), np.eye(3), even]) * self._factors
             self._graph_prices = prices_of(self._arrays, weights)
             self._pool = PooledCores(problem, engines, self._factors, self._graph_prices.weights)
-        self.guided = self._pool is not None and self._pool.guides
+        # Only where loadables of all models have one price.
+        self.guided = self._pool is not None and len(set(problem.rates)) == 1
         self._guide: Optional[Guided] = None
         self._guided, self._width, self._all = INFINITY, BEAMS[0], False
         self._far, self._too_many = STEP, (0, INFINITY)
@@ -86,9 +91,9 @@ class EngineSearch:
             self._graph_prices = prices_of(self._arrays, np.unique(self._prices.weights, axis=0))
 
     def begun(self) -> Tuple[Tuple[str, ...], ...]:
-        """Good placements before any look, from the narrowest beam."""
+        """Good placements before any look, from the narrowest beam; however late it is, some tenths of a second are left for them."""
         if self._pool:
-            return self._pool.beam(NARROW[0], 1, self.deadline.to_prepare)
+            return self._pool.beam(NARROW[0], 1, self.deadline.later(START_S))
         return self._beam(INFINITY, NARROW[0], False)
 
     def first_looks(self, limit: float) -> Iterator[Tuple[Tuple[str, ...], ...]]:
@@ -108,13 +113,10 @@ class EngineSearch:
             yield self._beam(limit, width, False)
 
     def _narrow_beams(self, pool: PooledCores, limit: float) -> Iterator[Tuple[Tuple[str, ...], ...]]:
-        """What guided beams find with the cheap prices: up to the pool's last limit, if that is beyond the bound."""
+        """What guided beams find with the cheap prices; where the pool has too many states, a beam over the pool."""
         for width in NARROW:
             reach = min(limit, self.bound * (1 + MOST_STEP))
-            known = pool.known
-            if self.stopped or not self._guide_to(
-                min(known, reach) if known > self.bound * (1 + LEAST_STEP) else reach
-            ):
+            if self.stopped or not self._guide_to(reach):
                 yield pool.beam(BEAMS[0], HANDED_OUT, self.deadline.to_prepare)
                 return
             assignments = self._beam(self._guided, width, False, self._guide)

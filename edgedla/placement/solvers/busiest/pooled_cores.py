@@ -147,16 +147,6 @@ class PooledCores:
         of = (frontier.devices[0], *frontier.problem.cores)
         return tuple(tuple(of[d and 1 + (i >= cut)] for i, d in enumerate(devices)) for cut in cuts)
 
-    @property
-    def known(self) -> float:
-        """The limit of the last look; 0 if that found nothing to guide."""
-        return 0.0 if self._found is None else self._found.limit
-
-    @property
-    def guides(self) -> bool:
-        """True if the pool can guide: only where loadables of all models have one price."""
-        return len(set(self._arrays.frontier.problem.rates)) == 1
-
     def guide(self, arrays: StateArrays, limit: float, deadline: Deadline) -> Optional[Guided]:
         """`arrays` with the pool's bounds for each state; None if the pool has no states, too many, or no time."""
         found = self._found

@@ -13,16 +13,13 @@ from edgedla.placement.problem.problem import Problem
 from edgedla.placement.solvers.best import Best
 from edgedla.placement.solvers.bounds.fractional import engine_sets, floor_on
 from edgedla.placement.solvers.busiest.engine_search import EngineSearch
-from edgedla.placement.solvers.stages import Budget, Looked, polished, stage_starts
+from edgedla.placement.solvers.stages import Budget, Looked, polished
 from edgedla.placement.solvers.states.item_order import narrow_order, reordered
 
 #: Per look: (partial placements kept per item, states before one item). The first looks are narrow, to find good placements
 #: soon: those prune most states. Each set of engines has the first look before the next set is tried at all: most others
 #: cannot have a shorter period any more.
 SIZES: Tuple[Tuple[int, int], ...] = ((500, 8_000), (1_000, 8_000), (4_000, 8_000), (16_000, 16_000), (64_000, 32_000))
-
-#: From so many items on the stages come first: one look may take all of the time (branches of 1,000 layers: 10 s).
-MANY_ITEMS = 400
 
 
 class _Best(Best):
@@ -39,9 +36,8 @@ class _Best(Best):
 
     def offer_ordered(self, assignments: Iterable[Sequence[str]]) -> None:
         """`offer_capped`, for assignments in the searches' order."""
-        for assignment in assignments:
-            by_item = dict(zip(self.order, assignment))
-            self.offer_capped([[by_item[i] for i in range(len(by_item))]])
+        by_item = (dict(zip(self.order, assignment)) for assignment in assignments)
+        self.offer_capped([devices[i] for i in range(len(devices))] for devices in by_item)
 
     def offer_capped(self, assignments: Iterable[Sequence[str]]) -> None:
         for assignment in assignments:
@@ -62,8 +58,6 @@ def solve_stream(
     ordered = reordered(problem, order)
     best = _Best(problem, goal, gap, order)
     best.offer_capped(start)
-    if len(problem.items) > MANY_ITEMS:
-        best.offer_capped(stage_starts(problem, goal, deadline=deadline.to_prepare))
     looked = Looked(problem, goal, None)
     floors = {engines: floor_on(problem, goal, engines) for engines in engine_sets(problem, goal)}
     bounds: Dict[Tuple[str, ...], float] = {engines: bound for engines, (bound, _) in floors.items()}
@@ -77,11 +71,10 @@ def solve_stream(
         if search.bound < best.limit:
             best.offer_ordered(search.begun())
             for assignments in search.first_looks(best.limit):
-                known = best.value
                 best.offer_ordered(assignments)
-                if assignments and best.evaluation is not None and search.bound < best.limit < known:
-                    moved = Budget(problem, deadline.to_prepare)
-                    best.offer_capped([polished(looked, best.evaluation.assignment, moved)])
+                if assignments and best.evaluation is not None and search.bound < best.limit:
+                    budget = Budget(problem, deadline.to_prepare)
+                    best.offer_capped([polished(looked, best.evaluation.assignment, budget)])
                 if search.bound >= best.limit or search.stopped:
                     break
             if search.bound < best.limit and not search.stopped:

@@ -30,7 +30,7 @@ class TimeAhead:
         self._path = np.array([item for item, _ in path], int)
         #: Per item of the path, the item before it.
         self._path_before = np.array([NO_ITEM if before is None else before for _, before in path], int)
-        self._without_inputs = [(i, prices.own(i).min(axis=0)) for i, k in enumerate(prices.frontier.into) if not k]
+        self._without_inputs = [(i, prices.own[i].min(axis=0)) for i, k in enumerate(prices.frontier.into) if not k]
 
     def behind(self, moments: Moments) -> np.ndarray:
         """(moments, weights): the minimum cost after each moment."""
