@@ -13,8 +13,7 @@ from edgedla.graph import LayerGraph
 from edgedla.importers import load_onnx
 from edgedla.importers.model_file.onnx_file import graph_size, read
 from edgedla.io.files import sha256_of_bytes
-from edgedla.placement.prediction.lanes import lane_of
-from edgedla.placement.prediction.streams import side_by_side
+from edgedla.placement.prediction.streams import lane_of, side_by_side
 from edgedla.placement.pricer import Pricer
 from edgedla.placement.problem.problem import Problem
 from edgedla.placement.worth.ways import on_device

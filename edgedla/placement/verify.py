@@ -34,6 +34,7 @@ def verify(
         DocumentError: the document is for other models, or for another number of them.
         UsageError: its platform is unknown.
     """
+    from edgedla.placement.problem.read_models import read_graph
     from edgedla.rules import load_rules
 
     platform = platform_for(placement.platform["target"], trt=placement.platform["trt"])
@@ -42,8 +43,6 @@ def verify(
     rules = load_rules()
     inputs: List[Model] = []
     for source, placed in zip(models, placement.models):
-        from edgedla.placement.problem.read_models import read_graph
-
         graph = read_graph(source, platform, shapes, batch, placement.precision)
         names = [layer.name for layer in graph.layers]
         if [x.name for x in placed.layers] != names or (

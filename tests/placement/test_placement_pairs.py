@@ -29,9 +29,8 @@ from edgedla.placement.solvers.states.frontier import Frontier
 from edgedla.placement.solvers.states.item_order import problem_of_model
 from edgedla.placement.solvers.states.state_arrays import StateArrays
 from edgedla.placement.solvers.two_models import pair_search as pair_search_module
-from edgedla.placement.solvers.two_models.greedy_pairs import simple_bounds
 from edgedla.placement.solvers.two_models.labels.label_rounds import LabelRounds
-from edgedla.placement.solvers.two_models.pair import Pair
+from edgedla.placement.solvers.two_models.pair import Pair, simple_bounds
 from edgedla.placement.solvers.two_models.solve_pair import _by_more, can_solve, solve_pair
 from tests.placement.placement_problems import brute_force, checked, cost, problems, regroup
 

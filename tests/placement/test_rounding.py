@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from edgedla.placement.deadline import Deadline
 from edgedla.placement.problem.goal import Goal
 from edgedla.placement.problem.problem import Problem
-from edgedla.placement.solvers.program.highs import SMALL_VALUE, LinearModel, rounded_costs, rounded_row, scale_of
+from edgedla.placement.solvers.program.highs import SMALL, LinearModel, rounded_costs, rounded_row, scale_of
 from edgedla.placement.solvers.solve import solve
 from tests.amounts import amount, examples
 from tests.placement.own_sums import least
@@ -48,7 +48,7 @@ def test_a_solution_of_a_row_satisfies_its_rounded_row(terms: Dict[int, float], 
     rounded = math.fsum(v * x[c] for c, v in kept.items())
     slack = 1e-9 * (1 + abs(rounded))
     assert low - slack <= rounded <= high + slack
-    assert all(abs(v) > SMALL_VALUE for v in kept.values())
+    assert all(abs(v) > SMALL for v in kept.values())
 
 
 @given(st.lists(SIZES, min_size=6, max_size=6), st.lists(UPPER, min_size=6, max_size=6), st.data())

@@ -16,7 +16,6 @@ from edgedla.errors import UsageError
 from edgedla.graph.named import require_borders
 from edgedla.placement.prediction.assignments import SAID_BY_LAYER, Assignment, devices_of_model, each_model, opened
 from edgedla.placement.prediction.breakdown import breakdown
-from edgedla.placement.prediction.lanes import lanes_of
 from edgedla.placement.prediction.memory import (
     DEFAULT_SRAM_BYTES,
     MEMORY_SPREAD,
@@ -25,7 +24,7 @@ from edgedla.placement.prediction.memory import (
     weight_bytes,
 )
 from edgedla.placement.prediction.prediction import PredictedLoadable, PredictedStream, Prediction
-from edgedla.placement.prediction.streams import Beside, Lane, beside, side_by_side
+from edgedla.placement.prediction.streams import Beside, Lane, beside, lanes_of, side_by_side
 from edgedla.placement.problem.doubts import doubts
 from edgedla.placement.problem.evaluate import Evaluation, evaluate
 from edgedla.placement.problem.inputs import problem_on

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Dict, Mapping, Tuple
 
-from edgedla.costs.cost import Cost, weakest
+from edgedla.costs.cost import Cost, total, weakest
 from edgedla.io.documents import header
 from edgedla.placement.prediction.breakdown import Breakdown
 from edgedla.text.printable import json_text
@@ -154,10 +154,7 @@ class Prediction(Report):
     @property
     def latency(self) -> Cost:
         """One frame of every model, one after the other, with nothing else running."""
-        result = Cost()
-        for stream in self.streams:
-            result = result + stream.latency
-        return result
+        return total(stream.latency for stream in self.streams)
 
     @property
     def latency_us(self) -> float:

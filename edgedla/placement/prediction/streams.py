@@ -23,6 +23,9 @@ from __future__ import annotations
 from typing import Dict, List, Mapping, NamedTuple, Sequence, Tuple
 
 from edgedla.costs.cost import Cost
+from edgedla.placement.problem.evaluate import Evaluation
+from edgedla.placement.problem.problem import Problem
+from edgedla.placement.problem.schedule import segments
 from edgedla.vocabulary import GPU
 
 #: Time to switch the GPU to the kernels of another process, in microseconds: fitted to four measurements of two ResNet-50
@@ -69,6 +72,22 @@ class Lane(NamedTuple):
     @property
     def gpu_parts(self) -> Tuple[float, ...]:
         return tuple(t for d, t in self.segments if d == GPU)
+
+
+def lanes_of(problem: Problem, evaluation: Evaluation) -> Tuple[Lane, ...]:
+    """One lane per model."""
+    return tuple(lane_of(problem, evaluation, m) for m in range(len(problem.models)))
+
+
+def lane_of(problem: Problem, evaluation: Evaluation, m: int) -> Lane:
+    """The lane of one model."""
+    parts = tuple((s.device, s.time_us) for s in segments(problem, evaluation, m))
+    transfer = {device: cost.transfer_us for (model, device), cost in evaluation.loads.items() if model == m}
+    traffic: Dict[str, float] = {}
+    for i in problem.items_of(m):
+        item, device = problem.items[i], evaluation.assignment[i]
+        traffic[device] = traffic.get(device, 0.0) + item.traffic(device)
+    return Lane(parts, transfer, traffic)
 
 
 class Pace(NamedTuple):
@@ -225,9 +244,7 @@ def _stretched(k: int, lanes: Sequence[Lane], frame: Sequence[float], contention
     """The segments of a stream with transfers slowed down by the traffic of other streams."""
     lane = lanes[k]
     external = sum(sum(other.traffic_bytes.values()) / frame[j] / 1e3 for j, other in enumerate(lanes) if j != k)
-    alone: Dict[str, float] = {}
-    for device, t in lane.segments:
-        alone[device] = alone.get(device, 0.0) + t
+    alone = _busy(lane.segments, 1.0)
     factor: Dict[str, float] = {}
     for device, time_us in alone.items():
         demand = lane.traffic_bytes.get(device, 0.0) / time_us / 1e3 if time_us > 0 else 0.0

@@ -68,9 +68,7 @@ def after_cap(problem: Problem, assignment: Tuple[str, ...]) -> Tuple[str, ...]:
     for core in problem.cores:
         loadables = [Region(c, problem.items[g[0]].model, g) for c, g in problem.regions(devices) if c == core]
         ranked = sorted(loadables, key=lambda r: (-size(problem, r.items), r.items))
-        cap = limits.loadables_per_core if limits.max_regions is None else min(
-            limits.loadables_per_core, limits.max_regions
-        )  # fmt: skip
+        cap = min(most for most in (limits.loadables_per_core, limits.max_regions) if most is not None)
         for rank, region in enumerate(ranked):
             weights = sum(problem.items[i].weight_bytes for i in region.items)
             small = size(problem, region.items) < limits.min_region_layers

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
-from typing import Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
+from typing import Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple, Union
 
 from edgedla.costs.cost import Cost
 from edgedla.costs.features import STRUCTURE_SPREAD
 from edgedla.costs.model import CostModel
+from edgedla.costs.transition import FORMATS, own_format
 from edgedla.errors import UsageError
 from edgedla.graph import LayerGraph, Tensor
 from edgedla.graph.branches import Choice
-from edgedla.placement.problem.borders import Borders, border_format
 from edgedla.placement.problem.grouping import default_grouping, tensorrt_grouping
 from edgedla.placement.problem.items import ItemMaker
 from edgedla.placement.problem.loops import in_order, times_made
@@ -23,6 +23,9 @@ from edgedla.regions.cap import CAP_RULE, IN_USE_RULE, subgraphs_per_core
 from edgedla.regions.fusions import INNER_IN, UnitGraph, outer_name
 from edgedla.targets import Platform
 from edgedla.vocabulary import DEVICES, GPU
+
+#: One format for all, or formats by tensor name, or by "inputs" and "outputs".
+Borders = Union[None, str, Mapping[str, str]]
 
 
 def problem_on(
@@ -74,7 +77,7 @@ def problem_of(
     A pin decides the device of its whole unit. Pins must have been checked (`pins.check_pins`).
 
     Args:
-        borders: formats of network inputs and outputs, see `borders.border_format`.
+        borders: formats of network inputs and outputs, see `border_format`.
 
     Raises:
         UsageError: a network input has open dims, so that costs are unknown.
@@ -237,6 +240,29 @@ def _flows(
         consumers = tuple(sorted(set(readers[source, name])))
         flows.append(Flow(outer_name(name, graph.tensors), m, source, consumers, name in outputs, by_kind))
     return flows
+
+
+def border_format(borders: Borders, tensor: str, side: str, precision: str) -> Optional[str]:
+    """TensorRT's name of the format of one network input or output; None for the default, LINEAR.
+
+    Args:
+        side: "inputs" or "outputs".
+
+    Raises:
+        UsageError: an unknown format.
+    """
+    if borders is None:
+        return None
+    text = borders if isinstance(borders, str) else borders.get(tensor, borders.get(side, ""))
+    if not text or text.upper() == "LINEAR":
+        return None
+    # trtexec writes int8:chw32.
+    name = text.rpartition(":")[2].strip().upper()
+    if name == "DLA":
+        return own_format(precision)
+    if name not in FORMATS:
+        raise UsageError(f"unknown format {text!r}", where="borders", allowed="linear, dla, " + ", ".join(FORMATS))
+    return name
 
 
 def _transitions(

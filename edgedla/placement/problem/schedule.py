@@ -185,9 +185,8 @@ def _search(problem: Problem, evaluation: Evaluation, deadline: Deadline) -> Sch
         for j, job in enumerate(jobs)
         for k, s in enumerate(job)
     ]
-    return Schedule(
-        tuple(sorted(bars, key=lambda b: (b.start_us, b.model, b.segment))), search.length_us, search.bound_us
-    )
+    bars.sort(key=lambda b: (b.start_us, b.model, b.segment))
+    return Schedule(tuple(bars), search.length_us, search.bound_us)
 
 
 def in_turn(problem: Problem, evaluation: Evaluation) -> Schedule:
@@ -221,6 +220,5 @@ def steady_state(problem: Problem, evaluation: Evaluation) -> Tuple[Schedule, Tu
             bars.append(Bar(s.device, m, k, slot, slot + time_us * rate, s.items, frame))
             now = slot + frame * period + time_us
         latencies.append(now)
-    return Schedule(tuple(sorted(bars, key=lambda b: (b.start_us, b.model, b.segment))), period, period), tuple(
-        latencies
-    )
+    bars.sort(key=lambda b: (b.start_us, b.model, b.segment))
+    return Schedule(tuple(bars), period, period), tuple(latencies)

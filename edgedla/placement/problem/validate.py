@@ -106,9 +106,8 @@ def _devices(problem: Problem, assignment: Sequence[str]) -> List[Violation]:
             text = f"{item.name} is placed on {device}, allowed: {', '.join(problem.devices)}"
             violations.append(Violation("device", text, (i,)))
         elif device != GPU and not item.legal:
-            violations.append(
-                Violation("dla-verdict", f"{item.name} is placed on {device} without a DLA verdict", (i,))
-            )
+            text = f"{item.name} is placed on {device} without a DLA verdict"
+            violations.append(Violation("dla-verdict", text, (i,)))
         elif device not in item.allowed:
             text = f"{item.name} is placed on {device}, allowed for it: {', '.join(item.allowed)}"
             violations.append(Violation("pin", text, (i,)))
@@ -154,12 +153,10 @@ def _shapes(problem: Problem, assignment: Sequence[str], regions: Sequence[Regio
         if len(batches) > 1:
             text = f"the region at {problem.items[r.items[0]].name} mixes batches {', '.join(map(str, batches))}"
             violations.append(Violation("batch", text, tuple(r.items)))
-    edges = [(p, i) for i in range(len(problem.items)) for p in problem.predecessors(i)]
-    alone = {i: i for i in range(len(problem.items))}
+    edges = _edges(problem)
     bad = []
     for r in regions:
-        joined = {**alone, **dict.fromkeys(r.items, min(r.items))}
-        if not is_acyclic(edges, joined):
+        if not is_acyclic(edges, _joined(problem, [r])):
             bad.append(r)
             text = f"a path leaves the region at {problem.items[r.items[0]].name} and comes back"
             violations.append(Violation("convex", text, tuple(r.items)))
@@ -170,9 +167,15 @@ def _shapes(problem: Problem, assignment: Sequence[str], regions: Sequence[Regio
 
 def wait_in_circle(problem: Problem, regions: Sequence[Region]) -> bool:
     """Whether regions, each convex, need each other's outputs to start, so that no order can run them."""
-    edges = [(p, i) for i in range(len(problem.items)) for p in problem.predecessors(i)]
-    group = {i: i for i in range(len(problem.items))}
-    for r in regions:
-        group.update(dict.fromkeys(r.items, min(r.items)))
+    edges, group = _edges(problem), _joined(problem, regions)
     # In most placements regions only hand on to later ones.
     return any(group[p] > group[i] for p, i in edges) and not is_acyclic(edges, group)
+
+
+def _edges(problem: Problem) -> List[Tuple[int, int]]:
+    return [(p, i) for i in range(len(problem.items)) for p in problem.predecessors(i)]
+
+
+def _joined(problem: Problem, regions: Sequence[Region]) -> Dict[int, int]:
+    """By item the first one of its region, or itself."""
+    return {**{i: i for i in range(len(problem.items))}, **{i: min(r.items) for r in regions for i in r.items}}

@@ -50,12 +50,10 @@ def assemble(
     frame_us: Tuple[float, ...] = ()
     if one_in_flight is not None:
         frame_us = tuple(pace.frame_us for pace in one_in_flight.paces(problem, best))
+    if one_in_flight is not None or goal.objective == "makespan":
         schedule, kind = shortest_schedule(problem, best), "schedule"
     elif goal.objective == "throughput":
-        schedule, frame_us = steady_state(problem, best)
-        kind = "period"
-    elif goal.objective == "makespan":
-        schedule, kind = shortest_schedule(problem, best), "schedule"
+        (schedule, frame_us), kind = steady_state(problem, best), "period"
     else:
         schedule, kind = in_turn(problem, best), "frame"
     return p.Placement(

@@ -216,60 +216,55 @@ class Placement(Report):
     rounds: int = field(default=0, compare=False)
 
     def to_dict(self) -> Dict[str, Any]:
-        """The document, without what differs from run to run."""
-        return _document_of(self)
+        """The document, without what differs from run to run. Times in microseconds to 3 decimals, energies in millijoules to 6."""
+        bound = self.latency_bound_us
+        return {
+            **header("edgedla.placement"),
+            "rules_version": self.rules_version,
+            "platform": dict(self.platform),
+            "precision": self.precision,
+            "power_mode": self.power_mode,
+            "costs": dict(self.costs),
+            "objective": self.objective,
+            "latency_bound_us": list(bound) if isinstance(bound, tuple) else bound,
+            "frames_per_second": list(self.frames_per_second),
+            "in_flight": self.in_flight,
+            "one_process": self.one_process,
+            "devices": list(self.devices),
+            "limits": dict(self.limits),
+            "use_unknown": self.use_unknown,
+            "models": [_model(m) for m in self.models],
+            "predicted": _figures(self.figures),
+            "against_gpu": self.against_gpu,
+            "frame_latency_us": [_us(t) for t in self.frame_latency_us],
+            "baselines": [
+                {"name": b.name, "title": b.title, "legal": not b.broken, "broken": list(b.broken), **_figures(b.figures)}
+                for b in self.baselines
+            ],
+            "timeline": {
+                "kind": self.timeline.kind,
+                "length_us": _us(self.timeline.length_us),
+                "bars": [
+                    {"device": b.device, "model": b.model, "segment": b.segment, "start_us": _us(b.start_us),
+                     "end_us": _us(b.end_us), "frame": b.frame, "layers": list(b.layers)}
+                    for b in self.timeline.bars
+                ],
+            },
+            "proof": {
+                "solver": self.proof.solver,
+                "value": rounded(self.proof.value, 6),
+                "bound": rounded(self.proof.bound, 6),
+                "gap": rounded(self.proof.gap, 6),
+                "optimal": self.proof.optimal,
+                "timed_out": self.proof.timed_out,
+                "one_core_per_model": self.proof.one_core_per_model,
+            },
+            "notes": list(self.notes),
+        }  # fmt: skip
 
     def to_json(self) -> str:
         """The document as text: the same bytes for the same input."""
         return json_text(self.to_dict())
-
-
-def _document_of(placement: Placement) -> Dict[str, Any]:
-    """The document. Times in microseconds to 3 decimals, energies in millijoules to 6."""
-    bound = placement.latency_bound_us
-    return {
-        **header("edgedla.placement"),
-        "rules_version": placement.rules_version,
-        "platform": dict(placement.platform),
-        "precision": placement.precision,
-        "power_mode": placement.power_mode,
-        "costs": dict(placement.costs),
-        "objective": placement.objective,
-        "latency_bound_us": list(bound) if isinstance(bound, tuple) else bound,
-        "frames_per_second": list(placement.frames_per_second),
-        "in_flight": placement.in_flight,
-        "one_process": placement.one_process,
-        "devices": list(placement.devices),
-        "limits": dict(placement.limits),
-        "use_unknown": placement.use_unknown,
-        "models": [_model(m) for m in placement.models],
-        "predicted": _figures(placement.figures),
-        "against_gpu": placement.against_gpu,
-        "frame_latency_us": [_us(t) for t in placement.frame_latency_us],
-        "baselines": [
-            {"name": b.name, "title": b.title, "legal": not b.broken, "broken": list(b.broken), **_figures(b.figures)}
-            for b in placement.baselines
-        ],
-        "timeline": {
-            "kind": placement.timeline.kind,
-            "length_us": _us(placement.timeline.length_us),
-            "bars": [
-                {"device": b.device, "model": b.model, "segment": b.segment, "start_us": _us(b.start_us),
-                 "end_us": _us(b.end_us), "frame": b.frame, "layers": list(b.layers)}
-                for b in placement.timeline.bars
-            ],
-        },
-        "proof": {
-            "solver": placement.proof.solver,
-            "value": rounded(placement.proof.value, 6),
-            "bound": rounded(placement.proof.bound, 6),
-            "gap": rounded(placement.proof.gap, 6),
-            "optimal": placement.proof.optimal,
-            "timed_out": placement.proof.timed_out,
-            "one_core_per_model": placement.proof.one_core_per_model,
-        },
-        "notes": list(placement.notes),
-    }  # fmt: skip
 
 
 def _us(value: float) -> float:

@@ -86,9 +86,7 @@ class Borders:
         return self._around(i, device, flows) - self._around(i, self.devices[i], flows)
 
     def _around(self, i: int, device: str, flows: Sequence[Tuple[int, int]]) -> float:
-        total = 0.0
-        for f, reads in flows:
-            total += self._flow(f, i, device, reads)
+        total = sum((self._flow(f, i, device, reads) for f, reads in flows), 0.0)
         for k in self.linked.get(i, ()):
             link = self.problem.links[k]
             producer, consumer = (device if x == i else self.devices[x] for x in (link.producer, link.consumer))

@@ -246,10 +246,7 @@ def _profile(worth: Ways, precision: str, answers: Tuple[Axis, ...]) -> Tuple[st
     placed = worth.way("tensorrt", precision)
     assert placed is not None
     by_name = {axis.name: axis for axis in answers}
-    time, energy, gpu, frames = (by_name.get(name) for name in ("time", "energy", "gpu", "frames"))
-    assert time is not None
-    assert energy is not None
-    assert gpu is not None
+    time, energy, gpu, frames = by_name["time"], by_name["energy"], by_name["gpu"], by_name.get("frames")
     if placed.work < LITTLE_WORK:
         return "Nothing to gain", f"{percent(placed.work)} of the work on the DLA: "
     loses = [axis for axis in (time, energy) if axis.known and axis.ratio > MUCH]

@@ -64,6 +64,9 @@ def solve_many(
     starts = [tuple(assignment) for assignment in start]
     best = Best(problem, goal, value_of)
     timed_out = best.offer_all(starts, deadline)
+    # A good placement first: what bounds it takes most of the time of a slow machine.
+    search = Rounds.of_all(problem, best, deadline)
+    search.begin(deadline.part(2 / 3))
     bound, rounds = weighed_bound(problem, goal, best.value, deadline.to_prepare), 0
     seeds, by_pairs = [] if best.evaluation is None else [best.evaluation], False
     if bound < best.value * (1 - gap) and not deadline.passed:
@@ -73,9 +76,7 @@ def solve_many(
         seeds += [] if stream.best is None else [stream.best]
     if bound < best.value * (1 - gap) and not deadline.passed:
         pairs = _Pairs(problem, best, seeds, gap, value_of)
-        search = Rounds.of_all(problem, best, deadline)
         bound = pairs.look(bound, deadline.to_prepare)
-        search.begin(deadline.to_prepare)
         search.run(seeds, deadline, bound / (1 - gap))
         # If the rounds ended early, there is time for pairs that the first look left open.
         if not deadline.passed:

@@ -6,9 +6,8 @@ import random
 from typing import Dict, List, Optional, Sequence, Tuple
 
 from edgedla.placement.deadline import Deadline
-from edgedla.placement.prediction.lanes import lane_of
 from edgedla.placement.prediction.one_in_flight import OneInFlight
-from edgedla.placement.prediction.streams import Lane
+from edgedla.placement.prediction.streams import Lane, lane_of
 from edgedla.placement.problem.evaluate import evaluate
 from edgedla.placement.problem.goal import INFINITY, Goal, legal
 from edgedla.placement.problem.problem import Problem

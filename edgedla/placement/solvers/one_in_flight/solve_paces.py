@@ -16,11 +16,9 @@ from edgedla.placement.solvers.bounds.fractional import alike, floor
 from edgedla.placement.solvers.one_in_flight.frames import least_period
 from edgedla.placement.solvers.one_in_flight.random_walk import Climber
 from edgedla.placement.solvers.one_in_flight.waits import Sharing
+from edgedla.placement.solvers.rounds import PAIRS
 from edgedla.placement.solvers.two_models.pair_search import PairSearch
 from edgedla.vocabulary import GPU
-
-#: Placements from which a round of walks begins.
-WALKS = 3
 
 
 def can_solve(problem: Problem, goal: Goal) -> bool:
@@ -106,6 +104,6 @@ class _Search:
     def walk(self, deadline: Deadline) -> None:
         """Walks from the best placements that use a core, each with an equal part of the time left."""
         on_core = [a for a, period_us in self._met.items() if set(a) & set(self.problem.cores) and period_us < INFINITY]
-        begins = sorted(on_core, key=self._met.__getitem__)[:WALKS]
+        begins = sorted(on_core, key=self._met.__getitem__)[:PAIRS]
         for k, assignment in enumerate(begins):
             self._offer(evaluate(self.problem, self._climber.climbed(assignment, deadline.part(1 / (len(begins) - k)))))

@@ -9,11 +9,9 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 from edgedla.errors import EnvironmentMissing
 from edgedla.placement.deadline import INFINITY, Deadline
 
-#: HiGHS drops matrix values up to this size (its option `small_matrix_value`).
-SMALL_VALUE = 1e-9
-
-#: Costs up to this share of the largest one are left out; the share is far below every proven gap.
-SMALL_COST = 1e-12
+#: HiGHS drops matrix values up to this size (its option `small_matrix_value`). Costs up to this share of the largest one are left out
+#: too: the bound pays for them, and it is far below every proven gap.
+SMALL = 1e-9
 
 #: The largest cost is scaled up to this size, so that HiGHS's dual tolerance of 1e-7 is small against it.
 LARGE_COST = 1024.0
@@ -34,7 +32,7 @@ def rounded_costs(cost: Sequence[float], lower: Sequence[float], upper: Sequence
 
     A small cost stays where its column has no bound on the side that would lower the sum.
     """
-    smallest = SMALL_COST * max(map(abs, cost), default=0.0)
+    smallest = SMALL * max(map(abs, cost), default=0.0)
     rounded, constant = list(cost), 0.0
     for column, value in enumerate(cost):
         if value and abs(value) <= smallest:
@@ -49,13 +47,13 @@ def rounded_row(row: Row, lower: Sequence[float], upper: Sequence[float]) -> Row
     """The row scaled to values of 1 and above, without small values; its limits widen by what those could add."""
     least, most, terms = row
     factor = scale_of(max(map(abs, terms.values()), default=0.0), 1.0)
-    if factor == 1.0 and all(abs(v) > SMALL_VALUE for v in terms.values()):
+    if factor == 1.0 and all(abs(v) > SMALL for v in terms.values()):
         return row
     large_terms: Dict[int, float] = {}
     least, most = least * factor, most * factor
     for column, unscaled in terms.items():
         value = unscaled * factor
-        if abs(value) > SMALL_VALUE:
+        if abs(value) > SMALL:
             large_terms[column] = value
         elif value:
             ends = value * lower[column], value * upper[column]

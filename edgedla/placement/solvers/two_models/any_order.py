@@ -18,8 +18,7 @@ from edgedla.placement.solvers.busiest.loads_ahead import POINTS, LoadsAhead
 from edgedla.placement.solvers.busiest.pooled_cores import MOST_STATES
 from edgedla.placement.solvers.busiest.rows import row_maxima
 from edgedla.placement.solvers.states.state_graph import StateGraph
-from edgedla.placement.solvers.two_models.greedy_pairs import simple_bounds
-from edgedla.placement.solvers.two_models.pair import Pair
+from edgedla.placement.solvers.two_models.pair import Pair, simple_bounds
 
 #: Pairs handed to the rounds, which take 1 to 3 ms each. From 12 of them HRNet + YOLOv3-tiny on Xavier ends 0.8 % above the optimum.
 OFFERED = 60

@@ -6,7 +6,7 @@ from typing import Sequence, Tuple
 
 import numpy as np
 
-from edgedla.placement.deadline import NEVER, Deadline
+from edgedla.placement.deadline import NEVER, Deadline, Stopwatch
 from edgedla.placement.problem.evaluate import Evaluation
 from edgedla.placement.problem.goal import INFINITY
 from edgedla.placement.problem.problem import Problem
@@ -17,9 +17,12 @@ from edgedla.placement.solvers.busiest.pooled_cores import LEAST_STEP
 from edgedla.placement.solvers.fit_around import around, taken
 from edgedla.placement.solvers.rounds import Rounds, Way
 from edgedla.placement.solvers.two_models.any_order import AnyOrder
-from edgedla.placement.solvers.two_models.greedy_pairs import best_pairs
 from edgedla.placement.solvers.two_models.labels.label_rounds import LabelRounds
-from edgedla.placement.solvers.two_models.pair import Pair
+from edgedla.placement.solvers.two_models.pair import Pair, best_pairs
+
+#: A narrow look over labels takes so many times as long as the begin of the rounds (3 to 4 times in ten pairs). Where less is
+#: left, on a slow machine, it would find nothing: the rounds go on instead.
+LOOKING = 4
 
 
 class PairSearch:
@@ -36,10 +39,6 @@ class PairSearch:
         grid = coarse_weights(self._weighed)
         least = self._dive(grid)
         self._weights, self.bound = grid[int(least.argmax())], float(least.max())
-        if self._is_open:
-            self.bound, self._weights = climbed_weights(
-                self.pair.frontiers, self.pair.factors, self._weighed, self._weights, self.bound
-            )
 
     @property
     def _is_open(self) -> bool:
@@ -50,7 +49,14 @@ class PairSearch:
         pair = self.pair
         if not self._is_open:
             return
-        rounds, labels = self._begun(), None
+        watch, labels = Stopwatch(), None
+        rounds = self._begun()
+        if pair.deadline.left_s < LOOKING * watch.seconds:
+            self._improve(rounds, pair.deadline)
+        if self._is_open:
+            self.bound, self._weights = climbed_weights(
+                pair.frontiers, pair.factors, self._weighed, self._weights, self.bound
+            )
         if LabelRounds.can_run(pair):
             # A narrow look takes a fraction of the time of the rounds, and mostly finds what they would.
             labels = LabelRounds(pair, self._weights, self._weighed)
