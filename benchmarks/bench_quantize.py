@@ -35,7 +35,7 @@ MOST_RATIO, MOST_MIB, MOST_WHOLE_MIB = 2.5, 1024, 1280
 #: The peak of the process itself: getrusage counts what its parent had at the start too. Then the most memory of its own, and the
 #: most of mapped files, libraries and samples among them, which the system takes back when it needs them.
 CLI = """
-import atexit, pathlib, threading, time
+import atexit, os, pathlib, threading, time
 status = pathlib.Path("/proc/self/status")
 def mib(field):
     return next(int(x.split()[1]) // 1024 for x in status.read_text().splitlines() if x.startswith(field))
@@ -44,7 +44,9 @@ def watch():
     while True:
         most.update((field, max(value, mib(field))) for field, value in list(most.items()))
         time.sleep(0.05)
-threading.Thread(target=watch, daemon=True).start()
+start = lambda: threading.Thread(target=watch, daemon=True).start()
+os.register_at_fork(after_in_child=start)
+start()
 atexit.register(lambda: print("measured", round(time.process_time(), 2), mib("VmHWM"), *most.values()))
 from edgedla.cli import run
 run()
