@@ -20,10 +20,6 @@ from edgedla.placement.solvers.two_models.any_order import AnyOrder
 from edgedla.placement.solvers.two_models.labels.label_rounds import LabelRounds
 from edgedla.placement.solvers.two_models.pair import Pair, best_pairs
 
-#: A narrow look over labels takes so many times as long as the begin of the rounds (3 to 4 times in ten pairs). Where less is
-#: left, on a slow machine, it would find nothing: the rounds go on instead.
-LOOKING = 4
-
 
 class PairSearch:
     """The search on one set of engines.
@@ -51,7 +47,8 @@ class PairSearch:
             return
         watch, labels = Stopwatch(), None
         rounds = self._begun()
-        if pair.deadline.left_s < LOOKING * watch.seconds:
+        # A narrow look over labels takes 3 to 4 times as long as the begin (ten pairs). In less time it would find nothing.
+        if pair.deadline.to_prepare.left_s < watch.seconds:
             self._improve(rounds, pair.deadline)
         if self._is_open:
             self.bound, self._weights = climbed_weights(
