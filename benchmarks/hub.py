@@ -21,9 +21,11 @@ sys.path[:0] = [str(ROOT)]
 
 import edgedla  # noqa: E402
 from edgedla.cli.deploy.hub import recipes  # noqa: E402
+from edgedla.errors import UsageError  # noqa: E402
 from edgedla.io.files import write_atomic  # noqa: E402
 from edgedla.io.strict_yaml import loads  # noqa: E402
 from edgedla.regions import CheckReport  # noqa: E402
+from edgedla.vocabulary import one_of  # noqa: E402
 
 FILE = ROOT / "docs" / "howto" / "recipes.yaml"
 PAGE = FILE.with_suffix(".md")
@@ -86,6 +88,11 @@ def main() -> None:
     given = parser.parse_args()
     text = FILE.read_text(encoding="utf-8")
     every = recipes()
+    try:
+        for name in given.names:
+            one_of("recipe", name, tuple(every), "NAME")
+    except UsageError as e:
+        raise SystemExit(str(e)) from e
     for name in () if given.page else given.names or every:
         with tempfile.TemporaryDirectory() as folder:
             found = figures(every[name], Path(folder))

@@ -103,7 +103,7 @@ BELOW: Dict[str, Tuple[str, ...]] = {
     "rules list": ("edgedla rules list --kind convolution", "edgedla rules list -o rules.json"),
     "rules explain": ("edgedla rules explain CONV006", "edgedla rules explain conv-stride"),
     "rules docs": ("edgedla rules docs", "edgedla rules docs -o RULES.md"),
-    "hub list": ("edgedla hub list",),
+    "hub list": ("edgedla hub list", "edgedla hub list --format json"),
     "hub get": ("edgedla hub get mobilenet_v3_small", "edgedla hub get resnet18"),
 }
 #: Below this number of options one list is easier to read.

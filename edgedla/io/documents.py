@@ -71,6 +71,7 @@ DOCUMENTS: Mapping[str, Document] = {
         Document("edgedla.prediction", 1, "prediction", "edgedla place --evaluate --format json"),
         Document("edgedla.profile", 1, "cost-profile", "edgedla bench --export-profile --onnx"),
         Document("edgedla.quantization", 1, "quantization", "edgedla quantize --format json"),
+        Document("edgedla.recipes", 1, "recipes", "edgedla hub list --format json"),
         Document("edgedla.rules", 1, "rules", "edgedla rules list --format json"),
         Document("edgedla.table", 1, "table", "edgedla check A B --compare --format json"),
         Document("edgedla.targets", 1, "targets", "edgedla targets --format json"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import sys
 from pathlib import Path
@@ -51,9 +52,23 @@ def test_a_recipe_can_be_pasted(capsys: pytest.CaptureFixture[str]) -> None:
     assert [line for line in lines if not line.startswith("#")] == recipes()["mobilenet_v3_small"]["commands"]
 
 
+def test_recipes_are_documents_too(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert exit_code_of(["hub", "list", "--format", "json"]) == 0
+    every = json.loads(capsys.readouterr().out)["recipes"]
+    assert [{k: v for k, v in row.items() if k != "name"} for row in every] == list(recipes().values())
+    assert exit_code_of(["hub", "get", "resnet18", "-o", str(tmp_path / "r.json")]) == 0
+    assert json.loads((tmp_path / "r.json").read_text(encoding="utf-8"))["recipes"] == every[:1]
+
+
 def test_an_unknown_recipe_is_refused_with_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_code_of(["hub", "get", "mobilenet_v3_smal"]) == 2
     assert "did you mean mobilenet_v3_small?" in capsys.readouterr().err
+
+
+def test_the_benchmark_refuses_an_unknown_recipe_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["hub.py", "resnet18", "resnet1"])
+    with pytest.raises(SystemExit, match=r"unknown recipe 'resnet1'; did you mean resnet18\? \(allowed: resnet18, "):
+        hub.main()
 
 
 def test_the_page_is_that_of_the_file() -> None:

@@ -10,7 +10,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Dict, Tuple
+from typing import Dict, List, Tuple
 
 import pytest
 
@@ -160,7 +160,20 @@ def test_two_processes_step_alone_and_average_their_weights(tmp_path: Path) -> N
     assert alone["fp32 1/1"] != shared["fp32 1/1"]
     assert alone["fp32 1/1"] == pytest.approx(shared["fp32 1/1"], rel=0.3)
     assert (tmp_path / "alone" / "model.onnx").exists()
-    assert "SyncBatchNorm needs GPUs" in failed(tmp_path, *two, "--out", "sync", "--sync-bn")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        (["--sync-bn"], "PyTorch's SyncBatchNorm needs GPUs"),
+        (["--compress", "power_sgd"], "over gloo its sums meet in the wrong order"),
+    ],
+)
+def test_two_processes_refuse_what_gloo_cannot_before_they_read(flags: List[str], says: str, tmp_path: Path) -> None:
+    two = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(EXAMPLE / "train.py")]
+    assert says in failed(tmp_path, *two, "none.npz", "--out", "run", *flags)
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.slow

@@ -59,9 +59,6 @@ class Affine(nn.BatchNorm2d):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return F.batch_norm(x, self.running_mean, self.running_var, self.weight, self.bias, False, 0.0, self.eps)
 
-    def extra_repr(self) -> str:
-        return f"{self.num_features}"
-
 
 class HardSigmoid(nn.Module):
     """clip(x / 6 + 0.5, 0, 1)."""

@@ -62,11 +62,6 @@ class Places:
     fp16_layers: Tuple[str, ...] = ()
     calls: Mapping[Key, Call] = field(default_factory=dict)
 
-    @property
-    def nodes(self) -> Tuple[Tuple[str, str], ...]:
-        """(name, operator) of each node: an export with other nodes is another network."""
-        return tuple((node.name, node.op_type) for node in self.model.graph.node)
-
 
 def places_of(
     exported: Exported, platform: Union[str, Platform], precision: str = "int8", fp16: Sequence[str] = ()

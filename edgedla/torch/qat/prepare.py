@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 from itertools import zip_longest
-from typing import Any, Callable, Dict, Iterable, Iterator, Mapping, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, Iterable, Mapping, Sequence, Tuple, Union
 
 import torch
 from torch import nn
@@ -141,8 +140,10 @@ def export_plain(prepared: QatModule, rounded: bool = False) -> Any:
         exported = export(
             module, list(inputs.values()), opset=opset, output_names=names, make_recorder=recorder if rounded else Recorder
         )  # fmt: skip
-    nodes = tuple((node.name, node.op_type) for node in exported.model.graph.node if node.op_type != "Constant")
-    before = tuple(entry for entry in places.nodes if entry[1] != "Constant")
+    nodes, before = (
+        [(node.name, node.op_type) for node in model.graph.node if node.op_type != "Constant"]
+        for model in (exported.model, places.model)
+    )
     if nodes != before:
         other = next((a or b for a, b in zip_longest(nodes, before) if a != b), ("", ""))
         raise ModelError("the module's forward was changed after prepare_qat", where=other[0] or None)
@@ -168,24 +169,17 @@ class _WithWeights(Recorder):
         weight, bias, rest = operands(args, kwargs)
         if hasattr(weight, "edgedla_call") or weight.dim() < 2:
             return super().on_call(key, func, args, kwargs)
-        with _untraced():
-            axis = WEIGHT_AXIS[key[1]]
+        # What is computed without a tracing state becomes a constant of the trace.
+        tracing, axis = torch._C._get_tracing_state(), WEIGHT_AXIS[key[1]]
+        torch._C._set_tracing_state(None)
+        try:
             if norm is None:
                 weight = rounded_weight(weight, axis)
             else:
                 weight, bias = fold(weight, bias, self.module.get_submodule(norm[0]), axis, place.mode)
             weight, bias = weight.detach(), None if bias is None else bias.detach()
+        finally:
+            torch._C._set_tracing_state(tracing)
         if key[1] in ("matmul", "__matmul__"):
             return super().on_call(key, func, (args[0], weight), rest)
         return super().on_call(key, func, (args[0], weight, bias, *args[3:]), rest)
-
-
-@contextlib.contextmanager
-def _untraced() -> Iterator[None]:
-    """Values computed within the `with` block become constants of the trace."""
-    state = torch._C._get_tracing_state()
-    torch._C._set_tracing_state(None)
-    try:
-        yield
-    finally:
-        torch._C._set_tracing_state(state)
