@@ -58,7 +58,7 @@ def verdict(report: CheckReport) -> Verdict:
     if said is None:
         if not report.totals.layers_dla and unknowns(report):
             return Verdict("unknown", "Undecided", UNDECIDED)
-        if not report.totals.layers_dla:
+        if not report.totals.layers_dla and not open_sizes(report):
             return Verdict("plain", "Nothing to gain", "No layer runs on the DLA.")
         return Verdict("plain", "Not costed", why_not_costed(report))
     return Verdict(said.tone, said.word, said.text)
@@ -256,9 +256,8 @@ def why_not_costed(report: CheckReport) -> str:
 
 def open_sizes(report: CheckReport) -> bool:
     """Whether sizes that only the user knows are open."""
-    return any("size" in note and "open" in note for note in report.notes) or any(
-        layer.cause is Cause.OPEN_SIZES for layer in report.layers
-    )
+    told = any("; give --" in note or ("size" in note and "open" in note) for note in report.notes)
+    return told or any(layer.cause is Cause.OPEN_SIZES for layer in report.layers)
 
 
 def of_the_data(report: CheckReport) -> bool:

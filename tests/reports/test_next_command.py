@@ -29,8 +29,8 @@ from edgedla.regions.values import FixGain, GivenCosts
 from edgedla.reports.check.next_command import TRIED_LAYERS, asks_for_fix, next_command, nothing_to_do, promise
 from edgedla.reports.check.refusals import by_remedy
 from edgedla.reports.check.slower import by_fix
-from edgedla.reports.check.text import screen
-from edgedla.reports.gains import way, why_not_costed
+from edgedla.reports.check.text import one_line, screen
+from edgedla.reports.gains import verdict, way, why_not_costed
 from edgedla.targets import platform_for
 from tests.models import node, ones, onnx_model, save, value
 
@@ -193,6 +193,8 @@ def test_open_sizes_are_a_sentence_with_open_shapes_after_given_ones_and_no_comm
     assert nothing_to_do(report).endswith("--shapes x:1x8x32x32,y:1x8xHxW")
     both = edgedla.check(TWO, target="orin")
     assert nothing_to_do(both).endswith("--shapes x:1x8xHxW,y:1x8xHxW")
+    assert one_line(both).endswith("only because sizes are open: fix them with --shapes")
+    assert verdict(both).word == "Not costed"
     # Pasted, letters are no sizes.
     assert (next_command(report, "m.onnx"), next_command(both, "m.onnx")) == (None, None)
 
@@ -438,3 +440,19 @@ def test_time_of_the_gpu_alone_is_proposed_where_it_is_all_that_is_gained() -> N
     assert nothing_to_do(report) == ""
     assert promise(report, command).startswith("only to keep the GPU free: the GPU ")
     assert "times slower per frame" in promise(report, command)
+
+
+def test_time_of_the_gpu_within_the_spread_is_no_reason_for_a_command() -> None:
+    """A softmax of a whole picture takes 118 ms on the DLA, and the GPU is free "probably"."""
+    nodes = [
+        node("Conv", "x w", "a", pads=[1] * 4),
+        node("Softmax", "a", "b", axis=1),
+        node("Conv", "b v", "y", pads=[1] * 4),
+    ]
+    weights = [ones("w", 64, 3, 3, 3), ones("v", 64, 64, 3, 3)]
+    model = onnx_model(nodes, {"x": (1, 3, 256, 256)}, {"y": (1, 64, 256, 256)}, weights, opset=17)
+    report = edgedla.check(model, target="orin-nx-16gb", precision="int8", cost=True)
+    freed = verdict(report)
+    assert "probably the GPU" in freed.text
+    assert next_command(report, "m.onnx") is None
+    assert nothing_to_do(report) == "Nothing to gain from the DLA here: build for the GPU."

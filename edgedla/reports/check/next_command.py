@@ -104,7 +104,7 @@ def _frees_gpu(report: CheckReport) -> str:
     """What the DLA frees of the GPU as TensorRT places the network, and what a frame takes for it; "" where that is little."""
     said, placed = headline_of(report), way(report, "tensorrt")
     gpu, time = (None if said is None else said.axis(name) for name in ("gpu", "time"))
-    if gpu is None or time is None or placed is None or not placed.parts.loadables or gpu.ratio > FREES:
+    if gpu is None or time is None or placed is None or not placed.parts.loadables or gpu.ratio > FREES or not gpu.sure:
         return ""
     return f"{gpu.text}, {time.text}"
 
@@ -137,7 +137,7 @@ def sizes_to_choose(report: CheckReport) -> str:
     """What to do about open sizes, a command with letters for numbers being one that nobody can paste; "" where none is open."""
     # A note with "; give --..." names the options that fix the open sizes.
     closing = [note.split("; give ")[1] for note in report.notes if "; give --" in note]
-    if worth_of(report) is not None or not (closing or open_sizes(report)):
+    if worth_of(report) is not None or not open_sizes(report):
         return ""
     option = report.sizes.options(closing) if closing else "--shapes"
     return f"Check again with your own numbers for the sizes that are open: {option}"
