@@ -21,6 +21,7 @@ from edgedla.runtime.live.scenes import Scenes
 from edgedla.runtime.live.server import page, serve_view
 from edgedla.runtime.live.state import WORDS, Warnings
 from edgedla.runtime.pipeline.capture import Capture
+from edgedla.runtime.pipeline.config import load_config
 from edgedla.runtime.pipeline.pipeline import Limits
 from edgedla.runtime.pipeline.settings import ViewConfig
 from tests.ports import free_port
@@ -364,3 +365,49 @@ def test_a_real_browser_shows_pictures_and_runs_no_foreign_script():
         assert "Last seen" in browser.ask("document.querySelector('.tell').textContent")
         assert browser.ask("getComputedStyle(document.images[0]).filter").startswith("grayscale")
         assert browser.ask("document.images[0].naturalWidth") > 0, "the last picture stays"
+
+
+def clicked(browser, x, y):
+    for kind in ("mousePressed", "mouseReleased"):
+        browser.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+
+
+def middle_of(browser, element):
+    return browser.ask(
+        f"(() => {{ const e = {element}; e.scrollIntoView({{block: 'center'}}); const r = e.getBoundingClientRect(); "
+        "return [r.left + r.width / 2, r.top + r.height / 2]; })()"
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not CHROMIUM, reason="no Chromium on this machine")
+def test_corners_clicked_into_a_picture_are_a_zone_that_a_pipeline_file_takes(tmp_path):
+    # The last one is taken back.
+    tile, corners = "document.querySelector('.tile')", ((0.1, 0.2), (0.9, 0.2), (0.5, 0.8), (0.2, 0.3))
+    # The page is shorter than the window, so that nothing scrolls away under the mouse.
+    with running("guard") as (address, _, _), open_page(1000, 2400) as browser:
+        browser.call("Browser.grantPermissions", permissions=["clipboardReadWrite", "clipboardSanitizedWrite"])
+        browser.go(address)
+        browser.until(f"!{tile}.querySelector('.draw').hidden && document.images[0].naturalWidth > 0")
+        clicked(browser, *middle_of(browser, f"{tile}.querySelector('figure')"))
+        assert browser.ask(f"{tile}.querySelector('textarea').value") == "", "a click alone draws nothing"
+        clicked(browser, *middle_of(browser, f"{tile}.querySelector('[data-do=start]')"))
+        for x, y in corners:
+            # Anew each time: what stands above the picture may have changed.
+            where = "(r => [r.left, r.top, r.width, r.height])(document.images[0].getBoundingClientRect())"
+            left, top, width, height = browser.ask(where)
+            clicked(browser, left + x * width, top + y * height)
+        clicked(browser, *middle_of(browser, f"{tile}.querySelector('[data-do=undo]')"))
+        assert browser.ask(f"{tile}.querySelector('polygon').points.length") == 3
+        clicked(browser, *middle_of(browser, f"{tile}.querySelector('[data-do=copy]')"))
+        browser.until("navigator.clipboard.readText().then(t => t.startsWith('events:'))", 10)
+        text = browser.ask("navigator.clipboard.readText()")
+        assert text == browser.ask(f"{tile}.querySelector('textarea').value")
+        clicked(browser, *middle_of(browser, f"{tile}.querySelector('[data-do=end]')"))
+        assert browser.ask(f"{tile}.querySelector('polygon').points.length") == 0
+        key = browser.ask(f"{tile}.dataset.key")
+    models = "models: {m: {artifact: a, decode: {kind: yolov8}}}"
+    (tmp_path / "p.yaml").write_text(f"version: 2\nsources: {{{key}: csi://0}}\n{models}\n{text}")
+    (rule,) = load_config(str(tmp_path / "p.yaml")).events.values()
+    assert rule.sources == (key,)
+    assert np.abs(np.subtract(rule.zone, corners[:3])).max() < 0.01
