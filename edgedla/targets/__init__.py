@@ -8,9 +8,9 @@ from typing import Optional
 
 from edgedla.errors import UsageError
 from edgedla.targets.modules import COMMON_TARGET, module_for, module_ids, modules
-from edgedla.targets.platform import Module, Platform, PowerMode, Release
-from edgedla.targets.releases import JetPack, ReleaseTable, TensorRT, dla_answer, release_for, releases
-from edgedla.targets.versions import Version, VersionRange, padded, parse_version
+from edgedla.targets.platform import Module, Platform, Release
+from edgedla.targets.releases import dla_answer, release_for, releases
+from edgedla.targets.versions import VersionRange, parse_version
 
 
 def platform_for(target: Optional[str] = None, jetpack: Optional[str] = None, trt: Optional[str] = None) -> Platform:
@@ -83,19 +83,11 @@ def _counted(module: Module, release: Release) -> Optional[int]:
 
 __all__ = [
     "COMMON_TARGET",
-    "JetPack",
-    "Module",
     "Platform",
-    "PowerMode",
-    "Release",
-    "ReleaseTable",
-    "TensorRT",
-    "Version",
     "VersionRange",
     "module_for",
     "module_ids",
     "modules",
-    "padded",
     "parse_version",
     "platform_for",
     "releases",

@@ -15,6 +15,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 from edgedla.errors import EdgedlaError
 from edgedla.io.documents import header
 from edgedla.quantization.session import import_onnxruntime
+from edgedla.runtime.sources.cameras import cameras
 from edgedla.targets.board import Board, this_board
 from edgedla.targets.device_files import core_folder
 from edgedla.targets.jetson import root
@@ -225,7 +226,7 @@ def _camera(board: Optional[Board], base: Path) -> List[Check]:
     if unreadable:
         remedy = "sudo usermod -aG video $USER, then log in again"
         return [Check("camera", "fail", f"no permission for {', '.join(unreadable)}", remedy)]
-    return [Check("camera", "ok", ", ".join(nodes))]
+    return [Check("camera", "ok", text) for text in cameras(base)] or [Check("camera", "info", "none gives frames")]
 
 
 def _groups(board: Optional[Board], base: Path) -> List[Check]:

@@ -30,23 +30,4 @@ DECODERS: Dict[str, Callable] = {
 #: Decoders without boxes: nothing of them can be cropped, tracked, or scored by mAP.
 WITHOUT_BOXES = ("none", "classification", "segmentation", "depth")
 
-__all__ = [
-    "DECODERS",
-    "WITHOUT_BOXES",
-    "BoxSettings",
-    "ClassScore",
-    "DepthMap",
-    "Detection",
-    "Instance",
-    "NmsOptions",
-    "decode_anchors",
-    "decode_centers",
-    "decode_depth",
-    "decode_dfl",
-    "decode_final",
-    "decode_instances",
-    "decode_pose",
-    "decode_ssd",
-    "segmentation",
-    "top_k",
-]
+__all__ = ["DECODERS", "WITHOUT_BOXES", "BoxSettings", "ClassScore", "DepthMap", "Detection", "Instance", "NmsOptions"]

@@ -13,7 +13,7 @@ from edgedla.runtime.decode.make_decoder import DecodeOptions
 from edgedla.runtime.outputs.mqtt_config import check_mqtt
 from edgedla.runtime.outputs.rtsp import check_rtsp
 from edgedla.runtime.pipeline.check_events import check_events
-from edgedla.runtime.pipeline.reading import MOST_NUMBER, NAME, config_of, read_document, read_labels
+from edgedla.runtime.pipeline.reading import MOST_NUMBER, NAME, config_of, read_document
 from edgedla.runtime.pipeline.settings import ModelConfig, PipelineConfig, PreprocessConfig, SourceConfig
 from edgedla.runtime.sources.uri import in_folder, parse_source
 
@@ -305,15 +305,3 @@ def _override(base: PipelineConfig, name: str, changes: Mapping[str, Any]) -> Pi
     if name in ("preprocess", "decode"):
         given["given"] = getattr(base, name).given | set(given)
     return dataclasses.replace(base, **{name: dataclasses.replace(getattr(base, name), **given)})
-
-
-__all__ = [
-    "check_names",
-    "load_config",
-    "load_preprocess",
-    "name_sources",
-    "read_labels",
-    "sees",
-    "sources_of_lane",
-    "with_overrides",
-]

@@ -7,7 +7,7 @@ from typing import List, Optional, Sequence
 
 from edgedla.builder.artifact.artifact import BARE_ENGINE, Artifact, Stage
 from edgedla.errors import UsageError
-from edgedla.runtime.runners.base import Runner, Ticket, close_side_by_side, open_all, outputs_as_arrays
+from edgedla.runtime.runners.base import Runner, close_side_by_side, open_all, outputs_as_arrays
 from edgedla.runtime.runners.chain import ChainRunner, chain_name
 from edgedla.vocabulary import DEVICES
 
@@ -120,10 +120,7 @@ def _open_chain(chain: Artifact) -> ChainRunner:
 
 
 __all__ = [
-    "DEVICES",
-    "ChainRunner",
     "Runner",
-    "Ticket",
     "chain_name",
     "check_chain_devices",
     "check_device",
