@@ -136,13 +136,7 @@ def _near_output(graph: LayerGraph, name: str) -> Tuple[int, ...]:
 
 
 def _options(
-    graph: LayerGraph,
-    name: str,
-    is_input: bool,
-    devices: Tuple[str, ...],
-    platform: Platform,
-    compute: str,
-    mode: str,
+    graph: LayerGraph, name: str, is_input: bool, devices: Tuple[str, ...], platform: Platform, compute: str, mode: str
 ) -> Tuple[FormatOption, ...]:
     tensor = graph.tensors[name]
     linear = IoFormat(TensorFormat.LINEAR, tensor.dtype)

@@ -275,11 +275,7 @@ def _results(
 
 
 def _with_reconnect(
-    board: BoardEntry,
-    use: Callable[[Connection], None],
-    terminal: Terminal,
-    goes_on: str,
-    started: Callable[[], bool],
+    board: BoardEntry, use: Callable[[Connection], None], terminal: Terminal, goes_on: str, started: Callable[[], bool]
 ) -> None:
     """Runs `use` over a connection, and again over a new one if it breaks; every request of `use` can be repeated."""
     waits = list(RECONNECT_S)

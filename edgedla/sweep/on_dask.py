@@ -11,12 +11,14 @@ from typing import Any, Dict, Iterator, List, Sequence, Tuple
 from edgedla.errors import EnvironmentMissing, UsageError, described
 from edgedla.identity import identity
 from edgedla.sweep.local import chunks_of
-from edgedla.sweep.row import Row
+from edgedla.sweep.row import Row, rows_in
 from edgedla.sweep.task import Task
 from edgedla.sweep.worker import Limits, Worker
 
-#: After so many lost workers, a chunk's tasks become rows with the error.
+#: A chunk that raises is tried again so often.
 ALLOWED_RETRIES = 5
+#: Seconds that a scheduler has to answer.
+CONNECT_S = 15
 #: Children by limits, one per thread of a Dask worker; they live as long as the worker.
 _WORKERS = threading.local()
 
@@ -43,16 +45,7 @@ def run_on_dask(address: str, tasks: Sequence[Task], limits: Limits) -> Iterator
     distributed = _distributed()
     # It logs a traceback for each lost connection; errors that matter are raised.
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
-    try:
-        client = distributed.Client(address, timeout=15, set_as_default=False)
-    except ValueError as e:
-        raise UsageError(
-            f"{address!r} is not an address: {e}", where="--engine", allowed="local, tcp://HOST:PORT"
-        ) from e
-    except OSError as e:
-        raise EnvironmentMissing(
-            f"no Dask scheduler answers: {e}", where=address, hint="start one: dask scheduler --port 8786"
-        ) from e
+    client = _client(distributed, address)
     try:
         workers = client.scheduler_info(n_workers=-1) if _takes_n_workers(client) else client.scheduler_info()
         if not workers["workers"]:
@@ -80,7 +73,7 @@ def run_on_dask(address: str, tasks: Sequence[Task], limits: Limits) -> Iterator
         for future in distributed.as_completed(list(futures), loop=client.loop):
             # The status is no guide: a result is lost with its worker, and then computed again.
             try:
-                rows = future.result()
+                rows = rows_in(future.result(), futures[future])
             except (Exception, asyncio.CancelledError) as e:
                 # The client may see a closed connection before it notices that its scheduler is gone.
                 lost = any(kind in type(e).__name__ for kind in ("Cancelled", "CommClosed"))
@@ -94,6 +87,33 @@ def run_on_dask(address: str, tasks: Sequence[Task], limits: Limits) -> Iterator
             future.release()
     finally:
         client.close()
+
+
+def _client(distributed: Any, address: str) -> Any:
+    """A client of the scheduler, made on another thread: Dask may wait for ever for an end of its handshake.
+
+    Raises:
+        UsageError: not an address. EnvironmentMissing: no scheduler answers there in time.
+    """
+    made: List[Any] = [TimeoutError(f"no handshake within {2 * CONNECT_S} s")]
+
+    def make() -> None:
+        try:
+            made[0] = distributed.Client(address, timeout=CONNECT_S, set_as_default=False)
+        except BaseException as e:
+            # Whatever listens there may say anything: a message of 2**60 bytes is a MemoryError.
+            made[0] = e
+
+    maker = threading.Thread(target=make, daemon=True)
+    maker.start()
+    maker.join(2 * CONNECT_S)
+    (found,) = made
+    if isinstance(found, (ValueError, TypeError)):
+        raise UsageError(f"{address!r} is not an address: {found}", where="--engine", allowed="local, tcp://HOST:PORT")
+    if isinstance(found, BaseException):
+        what = f"no Dask scheduler answers: {described(found)}"
+        raise EnvironmentMissing(what, where=address, hint="start one: dask scheduler --port 8786")
+    return found
 
 
 def _parts(tasks: Sequence[Task], size: int = 8) -> Iterator[List[Task]]:

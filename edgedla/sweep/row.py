@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, Dict, Mapping
+from typing import Any, Dict, List, Mapping, Sequence
 
 from edgedla.errors import EdgedlaError
 from edgedla.sweep.task import Task
@@ -101,6 +101,15 @@ def new_row(task: Task, status: str, reason: str = "", **values: Any) -> Row:
     assert not unknown, unknown
     row.update(values)
     return row
+
+
+def rows_in(answer: object, tasks: Sequence[Task]) -> List[Row]:
+    """A row for each task: the one that an answer from elsewhere holds, or an error's where it holds none."""
+    found = {row["key"]: row for row in answer if is_row(row)} if isinstance(answer, list) else {}
+    none = "the worker's answer has no row of it"
+    return [
+        {name: found[t.key][name] for name in COLUMNS} if t.key in found else new_row(t, "error", none) for t in tasks
+    ]
 
 
 def error_row(task: Task, error: BaseException) -> Row:

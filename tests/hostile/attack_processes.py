@@ -1,5 +1,5 @@
 """What only whole processes show: changed .pyz files that somebody starts, two writers into one output, a run that gets SIGHUP,
-servers that speak nonsense, and a sweep's tables of odd names."""
+servers that speak nonsense, a sweep's tables of odd names, and Dask clusters."""
 
 from __future__ import annotations
 
@@ -23,6 +23,8 @@ from google.protobuf.message import DecodeError
 
 from edgedla.builder.artifact.load import load_artifact
 from edgedla.errors import EdgedlaError
+from tests.hostile.attack_dask import dask
+from tests.hostile.attack_dask import missing as no_dask
 from tests.hostile.attack_servers import broker, camera, names, pipeline, results_in
 from tests.hostile.attack_surfaces import detector
 from tests.hostile.attack_torch import converted, factory
@@ -174,10 +176,12 @@ def _no_torch() -> Optional[str]:
 #: What is attacked -> (random numbers, an empty folder) -> what went wrong.
 PROCESSES: Mapping[str, Callable[[random.Random, Path], Optional[str]]] = {
     "pyz": pyz, "two_writers": two_writers, "hang_up": hang_up, "broker": broker, "camera": camera, "names": names,
-    "factory": factory, "converted": converted, "viewers": viewers,
+    "factory": factory, "converted": converted, "viewers": viewers, "dask": dask,
 }  # fmt: skip
 #: Kind -> what it needs that this machine lacks, or None.
-NEEDS: Mapping[str, Callable[[], Optional[str]]] = {"factory": _no_torch, "converted": _no_torch, "viewers": missing}
+NEEDS: Mapping[str, Callable[[], Optional[str]]] = {
+    "factory": _no_torch, "converted": _no_torch, "viewers": missing, "dask": no_dask,
+}  # fmt: skip
 
 
 def lacking(kind: str) -> Optional[str]:

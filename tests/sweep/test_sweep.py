@@ -6,6 +6,7 @@ import csv
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -18,7 +19,7 @@ from edgedla import check, place
 from edgedla.errors import EnvironmentMissing, ModelError
 from edgedla.processes.guard import resident_bytes
 from edgedla.sweep.journal import Journal
-from edgedla.sweep.row import COLUMNS, new_row
+from edgedla.sweep.row import COLUMNS, new_row, rows_in
 from edgedla.sweep.sweep import run_sweep
 from edgedla.sweep.task import Settings, Task, find_models, tasks_of
 from edgedla.sweep.worker import Limits, Worker
@@ -410,3 +411,46 @@ def test_a_child_process_ends_when_its_sweep_is_killed() -> None:
     finally:
         os.close(read)
         os.close(write)
+
+
+def test_a_listener_that_is_no_scheduler_is_given_up(models, monkeypatch):
+    """Dask's own time limit does not end a handshake that nobody answers."""
+    pytest.importorskip("distributed", reason="no dask.distributed: pip install 'edgedla[sweep]'")
+    from edgedla.sweep import on_dask
+
+    monkeypatch.setattr(on_dask, "CONNECT_S", 0.5)
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        address = f"tcp://127.0.0.1:{silent.getsockname()[1]}"
+        with pytest.raises(EnvironmentMissing, match="no Dask scheduler answers: ") as caught:
+            run_sweep(tasks(models), limits=Limits(), engine=address)
+    assert caught.value.where == address
+
+
+@pytest.mark.parametrize(
+    ("answer", "sound"),
+    [
+        (None, 0),
+        ("rows", 0),
+        ([], 0),
+        ([None, {}, 3], 0),
+        ("one", 1),
+        ("both", 2),
+        ("twice", 2),
+        ("other", 1),
+        ("odd", 1),
+    ],
+)
+def test_what_a_dask_worker_answers_becomes_a_row_of_each_task(models, answer, sound):
+    wanted = tasks(models)[:2]
+    one, two = (new_row(task, "ok", layers=3) for task in wanted)
+    answers = {
+        "one": [two], "both": [two, one], "twice": [one, one, two], "other": [{**one, "key": "0" * 64}, two],
+        "odd": [{**one, "layers": "three"}, two],
+    }  # fmt: skip
+    rows = rows_in(answers.get(answer, answer) if isinstance(answer, str) else answer, wanted)
+    assert [row["key"] for row in rows] == [task.key for task in wanted]
+    assert [row["status"] for row in rows].count("ok") == sound
+    assert all(list(row) == list(COLUMNS) for row in rows)
+    assert {row["reason"] for row in rows if row["status"] == "error"} <= {"the worker's answer has no row of it"}

@@ -25,11 +25,7 @@ class Clocks:
 
     def window(self) -> Dict[str, Any]:
         after = self._read()
-        return {
-            "clocks_before": self._before[0],
-            "clocks_after": after[0],
-            "throttled": self._before[1] or after[1],
-        }
+        return {"clocks_before": self._before[0], "clocks_after": after[0], "throttled": self._before[1] or after[1]}
 
     def _read(self) -> Any:
         reading = read_board()

@@ -191,11 +191,7 @@ def signed(value: Optional[float]) -> str:
 
 
 def _summaries(f: Fitted) -> Dict[str, float]:
-    summaries = {
-        "in_sample": mean(f.errors),
-        "figure_left_out": mean(f.left_one),
-        "source_left_out": mean(f.left_out),
-    }
+    summaries = {"in_sample": mean(f.errors), "figure_left_out": mean(f.left_one), "source_left_out": mean(f.left_out)}
     return {k: v for k, v in summaries.items() if v is not None}
 
 

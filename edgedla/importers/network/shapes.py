@@ -259,14 +259,7 @@ def gather(net: Network, data: NetTensor, indices: NetTensor, axis: int) -> NetT
 
 
 def fill(
-    net: Network,
-    size: Any,
-    op: str,
-    dtype: str,
-    *,
-    alpha: Any = None,
-    beta: Any = None,
-    type_set: bool = False,
+    net: Network, size: Any, op: str, dtype: str, *, alpha: Any = None, beta: Any = None, type_set: bool = False
 ) -> NetTensor:
     """FILL. `size`: numbers, or a tensor (input 0). `alpha`, `beta`: numbers, or tensors (inputs 1 and 2)."""
     inputs: List[Optional[NetTensor]] = [None, None, None]
