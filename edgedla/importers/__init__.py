@@ -51,10 +51,7 @@ def load_onnx(
 
 
 def _as_imported(
-    graph: LayerGraph,
-    version: Tuple[int, ...],
-    shapes: Optional[Mapping[str, Sequence[int]]],
-    batch: Optional[int],
+    graph: LayerGraph, version: Tuple[int, ...], shapes: Optional[Mapping[str, Sequence[int]]], batch: Optional[int]
 ) -> LayerGraph:
     from edgedla.importers.parser_releases import lowering_name
 

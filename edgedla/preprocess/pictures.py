@@ -190,9 +190,7 @@ def picture_at(path: Path) -> np.ndarray:
         frame = None
     if frame is None:
         raise DataError(
-            "no picture that OpenCV can read",
-            where=str(path),
-            hint="take the file out of the folder, or write it anew",
+            "no picture that OpenCV can read", where=str(path), hint="take the file out of the folder, or write it anew"
         )
     picture: np.ndarray = frame
     return picture
