@@ -42,6 +42,7 @@ from edgedla.runtime.sources import open_source
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from tests.ports import free_port
 from tests.runtime.fake_runner import FakeRunner
 
 RUNNER_MS, FPS = 5.0, 30
@@ -287,6 +288,38 @@ def eight_cameras(seconds: float) -> Dict[str, Any]:
     return {"frames": read, "of": frames * 8, "cores": round(used_s / (frames / 30), 2)}
 
 
+def glass_to_result(seconds: float) -> List[Dict[str, Any]]:
+    """Age of results by the wall clock that the camera's pictures show (clock_camera.py), beside the age that edgedla reports, which
+    begins when a frame arrives. By RTSP on this machine; the runner takes RUNNER_MS."""
+    rows, port = [], free_port()
+    command = ["/usr/bin/python3", str(Path(__file__).with_name("clock_camera.py")), str(port)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as server:
+        assert server.stdout is not None
+        server.stdout.readline()
+        for codec in ("h264", "mjpeg"):
+            ages: List[Tuple[int, float]] = []
+
+            def aged(result: Any, ages: List[Tuple[int, float]] = ages) -> None:
+                now_ms, row = time.time_ns() // 1_000_000, result.frame.image[50]
+                shown = sum(1 << bit for bit in range(16) if row[bit * 20 + 10] > 128)
+                ages.append(((now_ms - shown) & 0xFFFF, result.age_ms))
+
+            uri = f"rtsp://127.0.0.1:{port}/{codec}"
+            run(
+                [Capture(lambda uri=uri: open_source(uri), name="clock")],
+                [lane("", ["clock"], RUNNER_MS)],
+                seconds,
+                [Callback(aged)],
+            )
+            # The first second is the stream's beginning.
+            true, told = zip(*ages[15:])
+            shares = {f"{what}_p{q}_ms": round(float(np.percentile(values, q)), 1)
+                      for what, values in (("true", true), ("reported", told)) for q in (50, 99)}  # fmt: skip
+            rows.append({"codec": codec, "results": len(true), **shares})
+        server.kill()
+    return rows
+
+
 def children_s() -> float:
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
@@ -308,6 +341,7 @@ def main() -> int:
         "memory": lambda: memory(a.frames),
         "frames_cpu": frames_cpu,
         "eight_cameras": lambda: eight_cameras(a.seconds),
+        "glass_to_result": lambda: glass_to_result(a.seconds * 3),
     }
     machine = f"{platform.processor() or platform.machine()}, {os.cpu_count()} CPUs, Python {platform.python_version()}"
     document: Dict[str, Any] = {"machine": machine, "runner_ms": RUNNER_MS, "load_before": {}}

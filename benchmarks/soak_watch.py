@@ -50,6 +50,7 @@ outputs:
   clips: {{folder: out/clips, before_s: 1, after_s: 1, most_s: 4, rate: 5, width: 320, keep: 0}}
   events_state: out/events.json
   mqtt: {{url: "mqtt://127.0.0.1:{broker}", topic: "site/{{source}}", qos: 1, max_rate: 2, discovery: homeassistant}}
+  zmq: "tcp://127.0.0.1:{zmq}"
 metrics: {{prometheus_port: {metrics}}}
 view: {{port: {view}}}
 """
@@ -153,7 +154,7 @@ def main() -> int:
         out.symlink_to(Path(given.folder).resolve())
     else:
         out.mkdir()
-    ports = {name: free_port() for name in ("cameras", "broker", "metrics", "view")}
+    ports = {name: free_port() for name in ("cameras", "broker", "metrics", "view", "zmq")}
     model = ROOT / "examples" / "00_shapes_detector" / "shapes_detector.onnx"
     build = [sys.executable, "-m", "edgedla", "build", str(model), "--precision", "fp16", "-o", str(work / "detector")]
     subprocess.run(build, check=True, capture_output=True)
