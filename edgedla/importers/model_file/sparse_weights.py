@@ -24,6 +24,9 @@ def sparse_weights(graph: Any, data: Any) -> FrozenSet[str]:
         graph: GraphProto of the model in `data`; the payload of its tensors may be missing.
         data: bytes or an mmap of the whole model. Of dense weights some 16 bytes are read.
     """
+    tensors = (*graph.initializer, *(a.t for n in graph.node if n.op_type == "Constant" for a in n.attribute))
+    if not any(len(t.dims) > 2 and not t.data_location for t in tensors):
+        return frozenset()
     found = set()
     for name, tensor, (start, stop) in _constants(graph, data):
         code, dims = CODES.get(tensor.data_type), tuple(tensor.dims)

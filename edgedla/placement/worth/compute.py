@@ -24,9 +24,8 @@ from edgedla.rules.verdict import Support, Verdict
 from edgedla.targets import Platform
 from edgedla.vocabulary import GPU
 
-#: Most processor seconds of the search for frames/s; where little can be gained, SHORT_S. Most end after 0.1 to 0.5 s, within SEARCH_GAP;
-#: latency and energy are proven in hundredths of a second. Where the limit ends a search (DenseNet at FP16), a slower processor may find
-#: some percent less, which the gap says.
+#: Most processor seconds of the search for frames/s; where little can be gained, SHORT_S. Most end after 0.1 to 0.5 s, within SEARCH_GAP.
+#: Where the limit ends a search (DenseNet at FP16), a slower processor may find some percent less, which the gap says.
 SEARCH_S, SHORT_S = 4.0, 0.08
 
 #: The gap at which that search ends: a difference that changes no answer.

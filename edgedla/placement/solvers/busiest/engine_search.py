@@ -92,9 +92,8 @@ class EngineSearch:
 
     def begun(self) -> Tuple[Tuple[str, ...], ...]:
         """Good placements before any look, from the narrowest beam; however late it is, some tenths of a second are left for them."""
-        if self._pool:
-            return self._pool.beam(NARROW[0], 1, self.deadline.later(START_S))
-        return self._beam(INFINITY, NARROW[0], False)
+        late = self.deadline.later(START_S)
+        return self._pool.beam(NARROW[0], 1, late) if self._pool else self._beam(INFINITY, NARROW[0], False)
 
     def first_looks(self, limit: float) -> Iterator[Tuple[Tuple[str, ...], ...]]:
         """Raises `bound` by both cores pooled, and yields good placements: those of the pool, or from narrow beams."""

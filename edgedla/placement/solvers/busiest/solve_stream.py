@@ -13,7 +13,7 @@ from edgedla.placement.problem.problem import Problem
 from edgedla.placement.solvers.best import Best
 from edgedla.placement.solvers.bounds.fractional import engine_sets, floor_on
 from edgedla.placement.solvers.busiest.engine_search import EngineSearch
-from edgedla.placement.solvers.stages import Budget, Looked, polished
+from edgedla.placement.solvers.stages import MANY_ITEMS, Budget, Looked, polished
 from edgedla.placement.solvers.states.item_order import narrow_order, reordered
 
 #: Per look: (partial placements kept per item, states before one item). The first looks are narrow, to find good placements
@@ -69,7 +69,8 @@ def solve_stream(
             continue
         search = EngineSearch(ordered, goal, engines, *floors[engines], deadline)
         if search.bound < best.limit:
-            best.offer_ordered(search.begun())
+            if len(problem.items) <= MANY_ITEMS:
+                best.offer_ordered(search.begun())
             for assignments in search.first_looks(best.limit):
                 best.offer_ordered(assignments)
                 if assignments and best.evaluation is not None and search.bound < best.limit:
