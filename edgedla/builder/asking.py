@@ -19,9 +19,7 @@ from edgedla.targets import platform_for
 from edgedla.vocabulary import GPU
 
 #: What the first check cannot know.
-NOT_ASKED = (
-    "the first check knows nothing of what fails when the DLA compiles, of the number of loadables, or of memory"
-)
+NOT_ASKED = "the first check knows nothing of the DLA's compiler, of the number of loadables, or of memory"
 #: Release from which the parser can adjust layers for the DLA.
 ADJUST_FROM = (10, 16)
 
@@ -44,10 +42,8 @@ class Asked(NamedTuple):
         lines += [f"  {d.layer} ({d.type}): rules {d.rules}, TensorRT {d.tensorrt}" for d in differing]
         planned = {layer.name for layer in self.plan.layers if layer.device != GPU}
         nodes = [n for n in self.drift.nodes if n.node in planned]
-        if self.drift.nodes:
-            lines.append(
-                f"  its parser refuses {len(self.drift.nodes)} ONNX nodes on the DLA, {len(nodes)} of them planned there"
-            )
+        said = f"  its parser refuses {len(self.drift.nodes)} ONNX nodes on the DLA, {len(nodes)} of them planned there"
+        lines += [said] if self.drift.nodes else []
         lines += [f"    {n.node} ({n.operator}): {n.reason}" for n in nodes]
         if self.adjusted is not None:
             before, after = len(self.drift.refused), len(self.adjusted.refused)

@@ -71,7 +71,6 @@ def _producer_to_join(
     best: Optional[int] = None
     for name in activations:
         producer = graph.producer(name)
-        # The inputs of a conditional come after the layers of its branches, which read them.
         if producer is None or producer not in leader_of or name in outputs or not _alone_reads(layer, name, graph):
             continue
         leader = leader_of[producer]

@@ -13,7 +13,7 @@ class Layer:
     """A layer of the TensorRT network (INetworkDefinition), before TensorRT optimises it.
 
     Attributes:
-        index: position in the network, in the order in which the parser adds the layers (topological).
+        index: position in the network, in the order in which the parser adds the layers; all but a RECURRENCE read earlier ones.
         type: TensorRT's LayerType name, for example CONVOLUTION, SHUFFLE, ELEMENTWISE.
         name: TensorRT's layer name.
         onnx_node: name of the ONNX node that the layer comes from ("" if none).

@@ -136,8 +136,8 @@ def test_a_small_resnet_has_the_kernels_of_its_engine(shared: Path) -> None:
     assert len(kernels) == len(engine) == 12
 
 
-def test_conditional_branches_that_precede_their_inputs_are_handled() -> None:
-    """As the parser of TensorRT 8.5 adds them."""
+def test_the_inputs_of_a_conditional_precede_the_branches_that_read_them() -> None:
+    """The parser adds them behind the branches: a walk in its order would meet readers before what they read."""
     branch = "=> (float[1,8,4,4] {0}) {{ {0} = Mul({1}, {1}) }}"
     text = (
         '<ir_version: 8, opset_import: ["" : 17]> net (float[1,8,4,4] x, bool c) => (float[1,8,4,4] y) { a = Relu(x) '
@@ -148,5 +148,5 @@ def test_conditional_branches_that_precede_their_inputs_are_handled() -> None:
         attribute.g.node[0].name = attribute.g.output[0].name
     graph = load_onnx(model, trt="8.5")
     enters = next(layer for layer in graph.layers if layer.type == "CONDITIONAL_INPUT")
-    assert enters.index > min(graph.consumers(enters.outputs[0]))
+    assert enters.index < min(graph.consumers(enters.outputs[0]))
     assert sorted(i for o in operators_of(graph) for i in o.layers) == list(range(len(graph.layers)))

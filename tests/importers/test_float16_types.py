@@ -6,6 +6,7 @@ from typing import Any, Dict, List, Optional, Tuple
 
 import numpy as np
 import onnx
+import onnx.version_converter
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -29,6 +30,16 @@ def net(
 
 def conv(source: str, result: str) -> Any:
     return node("Conv", f"{source} w", result, name=f"to_{result}", pads=[1, 1, 1, 1])
+
+
+def test_constants_of_an_old_file_need_not_be_inputs() -> None:
+    """Before IR 4 they have to: the conversion to a newer operator set missed those that had become FLOAT16."""
+    model = net([conv("x", "y")], {"y": (1, 4, 8, 8)}, {}, opset=8)
+    model.ir_version = 3
+    model.graph.input.extend([onnx.helper.make_tensor_value_info("w", onnx.TensorProto.FLOAT, [4, 4, 3, 3])])
+    halved = in_float16(model)
+    assert halved is not None
+    onnx.version_converter.convert_version(halved.model, 17)
 
 
 def converted(model: Any, **options: Any) -> Halved:

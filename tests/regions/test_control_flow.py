@@ -47,7 +47,7 @@ def test_a_loop_is_on_the_gpu_and_its_neighbours_on_the_dla(trt: str) -> None:
     }
 
 
-@pytest.mark.parametrize("trt", ["8.6.2", "10.3"])
+@pytest.mark.parametrize("trt", ["8.5.2", "8.6.2", "10.3", "10.7"])
 def test_a_conditional_is_unknown_and_the_layer_before_it_on_the_dla(trt: str) -> None:
     result = [helper.make_tensor_value_info("r", TensorProto.FLOAT, SHAPE)]
     branches = [
@@ -57,7 +57,8 @@ def test_a_conditional_is_unknown_and_the_layer_before_it_on_the_dla(trt: str) -
         [
             helper.make_node("Sigmoid", ["x"], ["a"], name="before"),
             helper.make_node("If", ["c"], ["b"], name="if", then_branch=branches[0], else_branch=branches[1]),
-            helper.make_node("Tanh", ["b"], ["y"], name="after"),
+            helper.make_node("Tanh", ["b"], ["d"], name="after"),
+            helper.make_node("Cos", ["d"], ["y"], name="gpu"),
         ],
         [
             helper.make_tensor_value_info("x", TensorProto.FLOAT, SHAPE),
@@ -66,6 +67,7 @@ def test_a_conditional_is_unknown_and_the_layer_before_it_on_the_dla(trt: str) -
         [],
         trt,
     )
+    assert [len(region.layers) for region in report.regions] == [1, 1], "what feeds a branch is not what waits for it"
     support = {layer.name: layer.support for layer in report.layers}
     assert (support["before"], support["after"]) == (Support.DLA, Support.DLA)
     assert (support["Relu"], support["Abs"]) == (Support.UNKNOWN, Support.UNKNOWN)

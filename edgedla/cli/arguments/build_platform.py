@@ -31,7 +31,7 @@ def fill_platform(given: Dict[str, Any]) -> None:
     built_here = given["backend"] in ("auto", "tensorrt")
     given.update(own_platform(given["target"], given["jetpack"], given["trt"]))
     platform = platform_for(given["target"], jetpack=given["jetpack"], trt=given["trt"])
-    if not platform.has_dla and not given["plan_only"]:
+    if not (platform.has_dla or given["plan_only"] or (platform.dla_unknown and given["allow_unknown"])):
         echo(f"edgedla: {platform.no_dla}; everything is built for the GPU", err=True)
     board = own_board()
     if built_here and board is not None and board.target is not None and platform.module.id != board.target:

@@ -34,9 +34,8 @@ def out_of_range(model: Any, feeds: Sequence[Mapping[str, np.ndarray]]) -> Dict[
             for name, value in values.items():
                 array = np.asarray(value)
                 if array.dtype.kind == "f" and array.size:
-                    largest[name] = max(
-                        largest.get(name, 0.0), float(np.max(np.abs(np.nan_to_num(array, posinf=0, neginf=0))))
-                    )
+                    most = float(np.max(np.abs(np.nan_to_num(array, posinf=0, neginf=0))))
+                    largest[name] = max(largest.get(name, 0.0), most)
     found = {}
     for node in model.graph.node:
         most = max((largest.get(name, 0.0) for name in (*node.input, *node.output)), default=0.0)

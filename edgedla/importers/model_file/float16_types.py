@@ -176,6 +176,8 @@ class _Conversion:
 
         model = onnx.ModelProto()
         model.CopyFrom(self.source)
+        # Before IR 4 every constant is one of the inputs, which lose those that change their type.
+        model.ir_version = max(model.ir_version, 4)
         graph = model.graph
         nodes = list(graph.node)
         del graph.node[:]

@@ -203,9 +203,8 @@ def _compiler(board: Optional[Board], base: Path) -> List[Check]:
 
 
 def _opencv(board: Optional[Board], base: Path) -> List[Check]:
-    opencv = _module(
-        "cv2", "OpenCV", True, "on a Jetson: apt install python3-opencv; elsewhere: pip install 'edgedla[camera]'"
-    )
+    remedy = "on a Jetson: apt install python3-opencv; elsewhere: pip install 'edgedla[camera]'"
+    opencv = _module("cv2", "OpenCV", True, remedy)
     if "numpy" in opencv.found.lower() and opencv.state != "ok":
         # JetPack's and Ubuntu's OpenCV are built with NumPy 1.
         return [dataclasses.replace(opencv, remedy="pip install 'numpy<2': this OpenCV is built with NumPy 1")]

@@ -48,6 +48,7 @@ def if_op(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
     branches = []
     entries: Dict[int, NetTensor] = {}
     parts = []
+    start = len(ctx.net.layers)
     for graph in (then_graph, else_graph):
         first = len(ctx.net.layers)
         ctx.push_scope()
@@ -59,7 +60,7 @@ def if_op(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
         parts.append(ctx.net.layers[first:])
     if ctx.parser.conditional_inputs:
         for part in parts:
-            _enter(ctx, number, part, entries)
+            _enter(ctx, number, part, entries, start)
     outputs: List[Any] = []
     for then, otherwise in zip(branches[0], branches[1]):
         out = loops.conditional_output(ctx.net, number, ctx.tensor(then), ctx.tensor(otherwise))
@@ -68,8 +69,11 @@ def if_op(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
     return outputs
 
 
-def _enter(ctx: Context, number: int, branch: List[NetLayer], entries: Dict[int, NetTensor]) -> None:
-    """Let the layers of a branch read tensors from outside through a CONDITIONAL_INPUT, one for each tensor."""
+def _enter(ctx: Context, number: int, branch: List[NetLayer], entries: Dict[int, NetTensor], start: int) -> None:
+    """Let the layers of a branch read tensors from outside through a CONDITIONAL_INPUT, one for each tensor.
+
+    The parser adds these last. Here they stand from `start` on, before the branches: a layer comes behind those that it reads.
+    """
     inside = {id(t) for layer in branch for t in layer.outputs}
     for layer in branch:
         for i, t in enumerate(layer.inputs):
@@ -78,6 +82,7 @@ def _enter(ctx: Context, number: int, branch: List[NetLayer], entries: Dict[int,
             if id(t) not in entries:
                 name = t.name + "_InputLayer"
                 entries[id(t)] = made = loops.conditional_input(ctx.net, number, t)
+                ctx.net.layers.insert(start, ctx.net.layers.pop())
                 ctx.net.register(made, name)
                 made.name = name + "_output"
             layer.inputs[i] = entries[id(t)]
