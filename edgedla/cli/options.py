@@ -174,8 +174,8 @@ def split_trtexec(options: Dict[str, Any]) -> Dict[str, Any]:
     return {name: options.pop(name) for name in sorted(options) if name.startswith("trtexec_")}
 
 
-def resolve_models(models: Tuple[str, ...], trtexec: Mapping[str, Any]) -> Tuple[str, ...]:
-    """The models, given as arguments or by `--onnx=`. A model of another framework is converted first.
+def resolve_models(models: Tuple[str, ...], trtexec: Mapping[str, Any], shapes: Any) -> Tuple[str, ...]:
+    """The models, given as arguments or by `--onnx=`. A model of another framework is converted first, with the sizes of `--shapes`.
 
     Raises:
         UsageError: none, or both.
@@ -185,10 +185,10 @@ def resolve_models(models: Tuple[str, ...], trtexec: Mapping[str, Any]) -> Tuple
         raise UsageError("the model is given twice", where="--onnx", allowed="MODEL or --onnx=MODEL")
     if not named and not models:
         raise UsageError("no model given", allowed="MODEL, or trtexec's --onnx=MODEL")
-    return tuple(_as_onnx(model) for model in ((named,) if named else models))
+    return tuple(_as_onnx(model, shapes or None) for model in ((named,) if named else models))
 
 
-def _as_onnx(model: str) -> str:
+def _as_onnx(model: str, shapes: Any) -> str:
     """A model of another framework is converted first; everything else stays as it is."""
     if model.lower().endswith(".onnx"):
         return model
@@ -197,7 +197,7 @@ def _as_onnx(model: str) -> str:
     from edgedla.conversion.cached import converted, kept_scales
 
     with waiting("converting"):
-        file, _ = converted(model, say=lambda line: echo(f"edgedla: {line}", err=True))
+        file, _ = converted(model, shapes=shapes, say=lambda line: echo(f"edgedla: {line}", err=True))
     if file != model and kept_scales(file) is not None:
         echo(
             f"edgedla: {model} holds INT8 scales: `edgedla build {shlex.quote(model)} --precision int8` takes them",

@@ -257,7 +257,9 @@ def _run(kind: Kind, request: Mapping[str, Any], interpreter: _Interpreter) -> D
     hint = next(
         (hint for form, hint in _HINTS if re.search(form, last)), _OPEN_SIZES if kind.name == "paddle" else None
     )
-    raise ModelError(f"it cannot be converted: {last}", where=str(request["source"]), hint=hint)
+    raise ModelError(
+        f"it cannot be converted: {re.sub('^ValueError: ', '', last)}", where=str(request["source"]), hint=hint
+    )
 
 
 def _reason(output: str) -> str:

@@ -526,6 +526,23 @@ def _runs(process: int) -> bool:
         return False
 
 
+@pytest.mark.parametrize("verb", ["check", "place", "fix --dry-run", "build -o unused"])
+def test_a_command_converts_with_the_sizes_that_it_is_given(
+    verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def convert(source: Any, shapes: Any, **options: Any) -> None:
+        asked.append(shapes)
+        raise ModelError("read so far")
+
+    monkeypatch.setattr(sys.modules["edgedla.conversion.convert"], "convert", convert)
+    name, *options = verb.split()
+    module = archive(tmp_path / "a.pt", "code/x.py", "data.pkl")
+    assert exit_code_of([name, str(module), "--shapes", "1x3x8x8", *options]) == ModelError.exit_code
+    assert asked == [{"": [1, 3, 8, 8]}]
+
+
 @pytest.mark.skipif(find_spec("ultralytics") is not None, reason="Ultralytics is installed")
 def test_a_checkpoint_without_ultralytics_says_what_to_install(tmp_path: Path) -> None:
     with pytest.raises(EnvironmentMissing, match="a checkpoint of Ultralytics needs ultralytics") as told:
@@ -559,6 +576,9 @@ def test_a_checkpoint_of_ultralytics_is_checked_by_its_name(yolo: Path, monkeypa
     ]
     assert sorted(yolo.parent.iterdir()) == before, "nothing is written beside the user's file"
     assert edgedla.check(as_onnx(yolo), target="orin-nx-16gb").layers
+    for dims, told in (((1, 3, 150, 128), "its exporter makes 1x3x160x128"), ((3, 160), "a checkpoint takes pictures")):
+        with pytest.raises(ModelError, match=told):
+            edgedla.convert(yolo, shapes={"": dims})
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ def answer(convert: Callable[[Dict[str, Any]], Conversion]) -> None:
     about, inputs, outputs = convert(request)
     unknown = sorted(set(request["shapes"]) - set(inputs) - ({""} if len(inputs) == 1 else set()))
     if unknown:
-        raise ValueError(f"sizes of {unknown[0] or 'the only input'}; its inputs: {', '.join(inputs)}")
+        raise ValueError(f"--shapes names {unknown[0] or 'no input'}; its inputs: {', '.join(inputs)}")
     if outputs:
         import numpy as np
 

@@ -86,7 +86,7 @@ def in_order(shapes: Dict[str, Any], names: List[str], own: bool = False) -> Dic
     if set(shapes) == {""} and (own or len(names) == 1):
         return {(names or ["input"])[0]: shapes[""]}
     if not own or set(shapes) & set(names):
-        raise ValueError(f"sizes of {', '.join(n or 'the only input' for n in shapes)}; its inputs: {', '.join(names)}")
+        raise ValueError(f"--shapes names {', '.join(n or 'no input' for n in shapes)}; its inputs: {', '.join(names)}")
     return dict(shapes)
 
 

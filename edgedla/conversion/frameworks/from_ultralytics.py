@@ -23,8 +23,10 @@ def main(request: Dict[str, Any]) -> Tuple[Dict[str, Any], Dict[str, Any], List[
 
     # The exporter writes beside the checkpoint: this folder is a temporary one.
     checkpoint = ultralytics.YOLO(shutil.copy(request["source"], "model.pt"))
-    sizes = list(request["shapes"].values())
-    batch, _, *picture = sizes[0] if sizes else [1, 3, checkpoint.overrides.get("imgsz", 640)]
+    asked = next(iter(request["shapes"].values()), None)
+    if asked and len(asked) != 4:
+        raise ValueError(f"--shapes {'x'.join(map(str, asked))}: a checkpoint takes pictures, as 1x3x320x320")
+    batch, _, *picture = asked or [1, 3, checkpoint.overrides.get("imgsz", 640)]
     torch.set_grad_enabled(False)
     written = checkpoint.export(
         format="onnx", imgsz=picture if len(picture) == 2 else picture[0], batch=batch, opset=request["opset"],
@@ -33,6 +35,10 @@ def main(request: Dict[str, Any]) -> Tuple[Dict[str, Any], Dict[str, Any], List[
     shutil.move(written, request["model"])
     graph = onnx.load(request["model"], load_external_data=False).graph
     name, dims = graph.input[0].name, [dim.dim_value for dim in graph.input[0].type.tensor_type.shape.dim]
+    if asked and dims != asked:
+        raise ValueError(
+            f"its exporter makes {'x'.join(map(str, dims))} of --shapes {'x'.join(map(str, asked))}: give that"
+        )
     feed = torch.rand(dims, generator=torch.Generator().manual_seed(request["seed"]))
     given = named(checkpoint.model.cpu().float().eval()(feed), torch)
     outputs = []

@@ -28,9 +28,9 @@ DAMAGED = "the file is cut off, damaged, or not an ONNX model; weights alone (.s
 #: First bytes of files that are not ONNX models -> what the file is and what to do.
 SIGNATURES: Tuple[Tuple[bytes, str], ...] = (
     (b"version https://git-lfs", "a Git LFS pointer; fetch the model itself with `git lfs pull`"),
-    (b"PK\x03\x04", "a zip archive (a PyTorch .pt file is one); export the model to ONNX first"),
-    (b"\x80\x02", "a Python pickle (an old PyTorch .pt file is one); export the model to ONNX first"),
-    (b"\x89HDF", "an HDF5 file (Keras writes them); convert the model to ONNX first"),
+    (b"PK\x03\x04", "a zip archive (a PyTorch .pt file is one); `edgedla convert` makes ONNX of a model"),
+    (b"\x80\x02", "a Python pickle (an old PyTorch .pt file is one); `edgedla convert` makes ONNX of a model"),
+    (b"\x89HDF", "an HDF5 file (Keras writes them); `edgedla convert` makes ONNX of a model"),
     (b"ftrt", "a TensorRT engine; edgedla reads the ONNX model that it was built from"),
     (b"ptrt", "a TensorRT engine; edgedla reads the ONNX model that it was built from"),
     (b"\x1f\x8b", "a gzip archive; unpack it first"),
