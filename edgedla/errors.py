@@ -151,7 +151,7 @@ MISTAKES: Tuple[Tuple[str, Type[EdgedlaError]], ...] = (
     ("a DLA core that the module does not have", UsageError),
     ("a layer pinned to a DLA that a rule refuses, or a pin that fits no layer", UsageError),
     ("a memory pool or a format of inputs and outputs that a rule refuses", UsageError),
-    ("an output that is a folder, stands below a file, or holds other files", UsageError),
+    ("an output that is a folder, is below a file, or holds other files", UsageError),
     ("an input (model, artifact, placement, profile, cache, samples, log, film) that is missing or broken", DataError),
     ("a model that TensorRT's parser refuses", ModelRefused),
     ("a model whose sizes depend on the data, where a time or a build is asked for", ModelError),

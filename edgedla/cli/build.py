@@ -172,7 +172,7 @@ def build(models: Tuple[str, ...], **given: Any) -> int:
     failed; 3: the model is broken; 4: TensorRT or a DLA core is missing.
     """
     trtexec = split_trtexec(given)
-    candidates = resolve_models(models, trtexec, given["shapes"])
+    candidates = resolve_models(models, trtexec, given)
     if len(candidates) != 1:
         raise UsageError(f"{len(candidates)} models given", allowed="one")
     take_over(given, trtexec)

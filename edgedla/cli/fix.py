@@ -129,7 +129,7 @@ def fix(models: Tuple[str, ...], **given: Any) -> int:
         deliver(destinations(output_format, given["reports"], ("text", "markdown"), "--report"), render_rewrites)
         return 0
     trtexec = split_trtexec(given)
-    models = resolve_models(models, trtexec, given["shapes"])
+    models = resolve_models(models, trtexec, given)
     if len(models) != 1:
         raise UsageError(f"{len(models)} models given", allowed="one")
     precision = precision_of_check(given["precision"], trtexec, given["target"], given["jetpack"], given["trt"])

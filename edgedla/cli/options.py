@@ -174,8 +174,8 @@ def split_trtexec(options: Dict[str, Any]) -> Dict[str, Any]:
     return {name: options.pop(name) for name in sorted(options) if name.startswith("trtexec_")}
 
 
-def resolve_models(models: Tuple[str, ...], trtexec: Mapping[str, Any], shapes: Any) -> Tuple[str, ...]:
-    """The models, given as arguments or by `--onnx=`. A model of another framework is converted first, with the sizes of `--shapes`.
+def resolve_models(models: Tuple[str, ...], trtexec: Mapping[str, Any], given: Mapping[str, Any]) -> Tuple[str, ...]:
+    """The models, given as arguments or by `--onnx=`; of another framework, converted with the sizes of `given["shapes"]`.
 
     Raises:
         UsageError: none, or both.
@@ -185,7 +185,7 @@ def resolve_models(models: Tuple[str, ...], trtexec: Mapping[str, Any], shapes: 
         raise UsageError("the model is given twice", where="--onnx", allowed="MODEL or --onnx=MODEL")
     if not named and not models:
         raise UsageError("no model given", allowed="MODEL, or trtexec's --onnx=MODEL")
-    return tuple(_as_onnx(model, shapes or None) for model in ((named,) if named else models))
+    return tuple(_as_onnx(model, given["shapes"] or None) for model in ((named,) if named else models))
 
 
 def _as_onnx(model: str, shapes: Any) -> str:

@@ -169,8 +169,7 @@ def place(models: Tuple[str, ...], **given: Any) -> int:
 
     require_meaning(click.get_current_context())
     trtexec = split_trtexec(given)
-    given_models = resolve_models(models, trtexec, given["shapes"])
-    models = tuple(as_file(model, given["shapes"], given["batch"]) for model in given_models)
+    models = tuple(as_file(m, given["shapes"], given["batch"]) for m in resolve_models(models, trtexec, given))
     named = given["precision"] or any(trtexec[f"trtexec_{flag}"] for flag in ("fp16", "int8", "best"))
     is_open = given["profile"] is None and precision_is_open(given["precision"], trtexec)
     precision, core = _network(given["precision"], given["mode"], trtexec)

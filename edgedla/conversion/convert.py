@@ -216,7 +216,7 @@ def _checked(source: Union[str, Path, Any], shapes: Optional[Mapping[str, Sequen
         raise ModelError(f"not {kind.title}: {damage}", where=str(path), hint="save or copy it again")
     if kind.runs_code and not trust:
         raise UsageError(
-            f"{kind.title}: loading it runs code that stands in the file", where=str(path),
+            f"{kind.title}: loading it runs code in the file", where=str(path),
             hint="`edgedla convert --trust` loads it; or save it as a program: "
             'torch.export.save(torch.export.export(module, inputs), "model.pt2"), or model.save("model.keras")',
         )  # fmt: skip

@@ -94,7 +94,7 @@ def from_table(text: str, name: str) -> LayerGraph:
             line_number = place[0]
             index, kind, inputs, outputs, params = row
             if int(index) != len(layers):
-                raise ValueError(f"layer {index} stands at position {len(layers)}")
+                raise ValueError(f"layer {index} is at position {len(layers)}")
             names = tuple(_input(ref, len(layers), i, tensors) for i, ref in enumerate(inputs.split()))
             written = tuple(f"{index}.{s}" if s else index for s in range(len(outputs.split())))
             tensors.update({n: _tensor(n, dims) for n, dims in zip(written, outputs.split())})

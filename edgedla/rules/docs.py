@@ -23,7 +23,7 @@ _MEANING = {
 ENGINE_RULES = {
     "GEN000": (
         "no-dla",
-        "The module and release have a DLA. Which pairs do stands in rules/releases.yaml, table dla; `edgedla targets MODULE` "
+        "The module and release have a DLA. Which pairs do is in rules/releases.yaml, table dla; `edgedla targets MODULE` "
         "prints it.",
     ),
     "GEN099": (

@@ -108,7 +108,7 @@ def test_what_cannot_be_done_in_front_of_a_plugin_is_refused_in_one_message() ->
     alone = onnx_model(first, {"x": DIMS}, {"y": DIMS})
     alone.graph.node[0].op_type, alone.graph.node[0].domain = "Own_TRT", "vendor"
     alone.opset_import.append(helper.make_opsetid("vendor", 1))
-    with pytest.raises(ModelError, match="nothing stands in front of Own_TRT"):
+    with pytest.raises(ModelError, match="nothing comes before Own_TRT"):
         run(alone)
 
 

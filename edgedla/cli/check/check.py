@@ -90,7 +90,7 @@ def check(models: Tuple[str, ...], **given: Any) -> int:
     """
     trtexec = split_trtexec(given)
     models = models or (click.get_current_context().default_map or {}).get("models", ())
-    sources = model_sources(resolve_models(models, trtexec, given["shapes"]), given["shapes"], given["batch"])
+    sources = model_sources(resolve_models(models, trtexec, given), given["shapes"], given["batch"])
     both = precision_is_open(given["precision"], trtexec)
     precision, mode, core = resolve_network(given.pop("precision"), given.pop("mode"), trtexec)
     gate = Gate(given)

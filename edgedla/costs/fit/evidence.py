@@ -87,7 +87,7 @@ def load_rows(path: Path | None = None) -> Tuple[Row, ...]:
     """All rows.
 
     Raises:
-        RuleError: a column is missing, a row has no source or licence, a word is unknown, an id stands twice; `where` is file:line.
+        RuleError: a column is missing, a row has no source or licence, a word is unknown, an id is there twice; `where` is file:line.
     """
     path = path or rules_dir() / "evidence" / "performance.csv"
     rows_by_id: Dict[str, Row] = {}
@@ -102,7 +102,7 @@ def load_rows(path: Path | None = None) -> Tuple[Row, ...]:
                     raise RuleError(f"the column {key!r} is empty", where=where)
             _only_known_words(raw, where)
             if raw["id"] in rows_by_id:
-                raise RuleError(f"the id {raw['id']} stands twice", where=where)
+                raise RuleError(f"the id {raw['id']} is there twice", where=where)
             try:
                 clocks = {k: float(v) for k, v in (c.split("=") for c in raw["clocks"].split())}
                 value = float(raw["value"])

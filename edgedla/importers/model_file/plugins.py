@@ -46,7 +46,7 @@ def part_in_front(model: Any) -> Optional[Front]:
     """The part of an onnx.ModelProto that ONNX Runtime reaches; None if there is no plugin.
 
     Raises:
-        ModelError: nothing stands in front of the plugins.
+        ModelError: nothing comes before the plugins.
     """
     from edgedla.importers.model_file.shape_inference import with_inferred_shapes
 
@@ -68,7 +68,7 @@ def part_in_front(model: Any) -> Optional[Front]:
     handed_over = tuple(name for name in dict.fromkeys(read) if name in made)
     if not handed_over:
         raise ModelError(
-            f"nothing stands in front of {', '.join(plugins)}, which ONNX Runtime lacks",
+            f"nothing comes before {', '.join(plugins)}, which ONNX Runtime lacks",
             hint="`edgedla help plugins` says what works without ONNX Runtime",
         )
     types = {v.name: v for v in with_inferred_shapes(model).graph.value_info}

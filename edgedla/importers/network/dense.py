@@ -189,7 +189,7 @@ def einsum(net: Network, inputs: Sequence[NetTensor], equation: str) -> NetTenso
     if not arrow:
         right = "".join(sorted(c for c in sizes if inputs_text.count(c) == 1))
     if any(c not in sizes for c in right):
-        raise Refused(f"Einsum equation {equation!r}: an output letter stands in no input")
+        raise Refused(f"Einsum equation {equation!r}: an output letter is in no input")
     dims = tuple(sizes[c] for c in right)
     return net.emit("EINSUM", list(inputs), {"equation": equation}, dims, inputs[0].dtype)
 

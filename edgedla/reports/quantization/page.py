@@ -68,7 +68,7 @@ def _error(r: Quantized) -> Verdict:
         return Verdict("unknown", "accuracy", "Not measured: the build ran no sample. `edgedla evaluate` measures it.")
     if r.synthetic:
         return Verdict("unknown", "random input", "The scales come from random input: the accuracy means nothing.")
-    text = f"INT8 outputs stand {db(r.sqnr_db)} above their noise."
+    text = f"INT8 outputs are {db(r.sqnr_db)} above their noise."
     if r.methods:
         best = max(r.methods, key=lambda name: r.methods[name])
         chance = ": its lead may be chance" if r.method == DEFAULT else ""
@@ -86,11 +86,12 @@ def _goal(r: Quantized) -> Verdict:
         return Verdict(
             "bad", "scales", f"{worst.tensor} loses {worst.loss_db:.0f} dB to its scale alone. --min-sqnr repairs it."
         )
+    goal = f"{r.goal[:1].upper()}{r.goal[1:]}"
     if r.met:
-        return Verdict("good", "goal met", f"{r.goal}.")
+        return Verdict("good", "goal met", f"{goal}.")
     if r.not_shown:
-        return Verdict("unknown", "goal not shown", f"{r.goal}: {r.not_shown}.")
-    return Verdict("bad", "goal not met", f"{r.goal}.")
+        return Verdict("unknown", "goal not shown", f"{goal}: {r.not_shown}.")
+    return Verdict("bad", "goal not met", f"{goal}.")
 
 
 def _basis(r: Quantized) -> Tuple[Fact, ...]:

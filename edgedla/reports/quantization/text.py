@@ -171,7 +171,7 @@ def judged(r: Quantized) -> str:
     """The samples that steps were judged by, as distinct from those of the result."""
     if r.judged != r.holdout:
         return f"by {r.judged}, none of which is in the error"
-    return "by the same samples, so the error is optimistic: fewer than 32 are held out, so none are spared"
+    return "by the same samples, so the error is optimistic; of 32 held-out samples or more, half judge the steps"
 
 
 def _time(time_us: float) -> str:
