@@ -257,9 +257,7 @@ def _run(kind: Kind, request: Mapping[str, Any], interpreter: _Interpreter) -> D
     hint = next(
         (hint for form, hint in _HINTS if re.search(form, last)), _OPEN_SIZES if kind.name == "paddle" else None
     )
-    raise ModelError(
-        f"it cannot be converted: {re.sub('^ValueError: ', '', last)}", where=str(request["source"]), hint=hint
-    )
+    raise ModelError(f"it cannot be converted: {last}", where=str(request["source"]), hint=hint)
 
 
 def _reason(output: str) -> str:
@@ -268,7 +266,7 @@ def _reason(output: str) -> str:
     errors = [
         line for line in lines if re.search(r"\w*(Error|Exception)\b|\[ERROR\]", line) and not _ABORTED.search(line)
     ]
-    return (errors or lines or [""])[-1][:_ERROR_CHARACTERS]
+    return (errors or lines or [""])[-1][:_ERROR_CHARACTERS].replace("ValueError: ", "")
 
 
 #: Pattern of an error -> what to do.

@@ -36,9 +36,7 @@ def main(request: Dict[str, Any]) -> Tuple[Dict[str, Any], Dict[str, Any], List[
     graph = onnx.load(request["model"], load_external_data=False).graph
     name, dims = graph.input[0].name, [dim.dim_value for dim in graph.input[0].type.tensor_type.shape.dim]
     if asked and dims != asked:
-        raise ValueError(
-            f"its exporter makes {'x'.join(map(str, dims))} of --shapes {'x'.join(map(str, asked))}: give that"
-        )
+        raise ValueError(f"its exporter makes {'x'.join(map(str, dims))} of these --shapes: give that")
     feed = torch.rand(dims, generator=torch.Generator().manual_seed(request["seed"]))
     given = named(checkpoint.model.cpu().float().eval()(feed), torch)
     outputs = []
