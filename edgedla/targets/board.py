@@ -43,13 +43,7 @@ PARTS: Mapping[str, str] = {
     "p2888": "agx-xavier",
     "p3834-0008": "agx-thor-t5000",
 }
-SIZES_GB = {
-    "orin-nano": (4, 8),
-    "orin-nx": (8, 16),
-    "agx-orin": (32, 64),
-    "xavier-nx": (8, 16),
-    "agx-xavier": (32, 64),
-}
+SIZES_GB = {"orin-nano": (4, 8), "orin-nx": (8, 16), "agx-orin": (32, 64), "xavier-nx": (8, 16), "agx-xavier": (32, 64)}
 #: Clock caps are set in steps of the clock's table; two that differ by less than this share count as equal.
 SAME_CLOCK = 0.01
 _L4T = r"R(\d+) \(release\), REVISION: (\d+)\.(\d+)"

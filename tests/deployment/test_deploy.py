@@ -408,6 +408,28 @@ def test_reported_commands_hold_every_option_that_the_result_depends_on(
     assert "--preprocess PIPELINE" in commands_of(own, candidate)[0]  # type: ignore[arg-type]
 
 
+def test_sizes_share_the_budget(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """60 s for two sizes: 30 for the first; after 10 s of them, 50 are left for the second."""
+    seen: List[float] = []
+    now = [0.0]
+    deployment = SimpleNamespace(folder=tmp_path, files=lambda folder: [], accepted=True)
+
+    def deploy(model: str, out: str, request: DeployRequest, **_: Any) -> Any:
+        assert request.budget_s is not None
+        seen.append(request.budget_s)
+        now[0] += 10.0
+        return deployment
+
+    monkeypatch.setattr("edgedla.cli.deploy.deploy.time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr("edgedla.deployment.deploy.deploy", deploy)
+    monkeypatch.setattr("edgedla.reports.deployment.render_deployment", lambda *_: "")
+    words = ["deploy", str(model), "--budget", "60s", "-o", str(tmp_path / "out"), "--shapes"]
+    assert exit_code_of([*words, "x:1x3x32..64/32x32"]) == 0
+    assert seen == [30.0, 50.0]
+    assert exit_code_of([*words[:-2], str(tmp_path / "one"), "--shapes", "x:1x3x32x32"]) == 0
+    assert seen[2:] == [60.0]
+
+
 def test_reported_commands_hold_all_input_sizes_in_one_option() -> None:
     """A second --shapes would take the place of the first."""
     request = DeployRequest("agx-orin-64gb", shapes={"left": (1, 3, 8, 8), "right": (1, 3, 8, 8)}, batch=2)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
@@ -131,6 +133,7 @@ def deploy(model: str, out: str, **given: Any) -> int:
     given["preprocess"] = preprocess_settings(given)
     given["power_mode"] = given["power_mode"] or own_power_mode(given["target"])
     model = as_file(model, sizes[0], given.get("batch"))
+    began_s = time.monotonic()
     codes: List[int] = []
     requests = [
         DeployRequest(
@@ -142,7 +145,11 @@ def deploy(model: str, out: str, **given: Any) -> int:
     if len(requests) > 1:
         claim(Path(out), model, [size_name(request.shapes) for request in requests])
         check_sizes(model, requests)
-    for request in requests:
+    for n, request in enumerate(requests):
+        if len(requests) > 1 and request.budget_s is not None:
+            # Sizes share the time; what one leaves is the next ones'.
+            left_s = request.budget_s - (time.monotonic() - began_s)
+            request = replace(request, budget_s=max(left_s, 0.001) / (len(requests) - n))
         folder = out if len(requests) == 1 else os.path.join(out, size_name(request.shapes))
         with waiting("deploying") as work:
             deployment = run(model, folder, request=request, fresh=fresh, progress=work.show, say=say)
