@@ -55,7 +55,7 @@ class EngineSearch:
         self.engines, self.bound, self.complete, self.stopped = engines, floor, False, False
         self._frontier = Frontier(problem, engines)
         self._factors = np.array([problem.factor(frozenset(engines), d) for d in self._frontier.devices])
-        self._start, self._refined = weights, False
+        self._start, self._refined, self._widened = weights, False, False
         self._prices = Prices.both_ways(self._frontier, stretched(weights, WIDE[1:-1]) * self._factors)
         self.bound = max(self.bound, float(self._prices.root.max()))
         two_alike = len(self._frontier.devices) == 3 and alike(problem)
@@ -99,29 +99,29 @@ class EngineSearch:
         """Raises `bound` by both cores pooled, and yields good placements: those of the pool, or from narrow beams."""
         if self._pool:
             for bound in self._pool.bounds(self.bound, limit, self.deadline):
-                self.bound = max(self.bound, bound)
-                yield ()
+                known, self.bound = self.bound, max(self.bound, bound)
+                yield () if bound > known else self._wide_beam()
             self.stopped = self.deadline.passed
             yield self._pool.shortest()
             if self.guided:
-                yield from self._narrow_beams(self._pool, limit)
+                for width in NARROW:
+                    if self.stopped or not self._guide_to(min(limit, self.bound * (1 + MOST_STEP))):
+                        yield self._wide_beam()
+                        return
+                    assignments = self._beam(self._guided, width, False, self._guide)
+                    if assignments:
+                        yield assignments
+                        return
                 return
         self._refine()
         yield ()
         for width in BEAMS:
             yield self._beam(limit, width, False)
 
-    def _narrow_beams(self, pool: PooledCores, limit: float) -> Iterator[Tuple[Tuple[str, ...], ...]]:
-        """What guided beams find with the cheap prices; where the pool has too many states, a beam over the pool."""
-        for width in NARROW:
-            reach = min(limit, self.bound * (1 + MOST_STEP))
-            if self.stopped or not self._guide_to(reach):
-                yield pool.beam(BEAMS[0], HANDED_OUT, self.deadline.to_prepare)
-                return
-            assignments = self._beam(self._guided, width, False, self._guide)
-            if assignments:
-                yield assignments
-                return
+    def _wide_beam(self) -> Tuple[Tuple[str, ...], ...]:
+        """What a wide beam over the pool finds, once: where the pool has too many states, looks and guided beams find little."""
+        known, self._widened = self._widened, True
+        return () if known or not self._pool else self._pool.beam(BEAMS[0], HANDED_OUT, self.deadline.to_prepare)
 
     def look(self, limit: float, width: int, most_states: int) -> Sequence[Tuple[str, ...]]:
         """The best placements of a sweep of this width over the states, empty if it finds none below `limit`. Raises `bound`.

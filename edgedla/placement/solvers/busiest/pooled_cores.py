@@ -113,7 +113,7 @@ class PooledCores:
         self._too_far = INFINITY
 
     def bounds(self, least: float, limit: float, deadline: Deadline) -> Iterator[float]:
-        """Ever higher lower bounds, up to the shortest pooled period below `limit`; `least` is a known one."""
+        """Ever higher lower bounds, up to the shortest pooled period below `limit`; the same again after too many states."""
         bound, step = least, STEP
         while 0 < bound < limit and step >= LEAST_STEP:
             reach = min(bound * (1 + step), limit)
@@ -122,6 +122,7 @@ class PooledCores:
                 if deadline.passed:
                     return
                 step /= 2
+                yield bound
                 continue
             bound = min(period_us, reach)
             yield bound
@@ -156,9 +157,7 @@ class PooledCores:
             or (sum(map(len, found.graph.states)) > MOST_STATES and found.limit > limit * (1 + STEP))
         ):
             self._look(limit, deadline)
-        if self._found is None:
-            return None
-        return Guided(arrays, self._arrays, self._found.graph, self._found.fronts)
+        return None if self._found is None else Guided(arrays, self._arrays, self._found.graph, self._found.fronts)
 
     def _look(self, limit: float, deadline: Deadline) -> Optional[float]:
         """The shortest pooled period below `limit`, infinite if there is none; None if there are too many states, or no time."""
