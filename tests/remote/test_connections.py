@@ -184,6 +184,7 @@ def cut_at(laptop, shares):
     return cuts, finished
 
 
+@pytest.mark.long
 def test_a_lost_connection_leaves_no_partial_result(laptop):
     cuts, finished = cut_at(laptop, (0.4, 0.6, 3.0))
     assert cuts >= 1

@@ -75,6 +75,7 @@ def test_a_reserved_board_refuses_other_users(two):
     built(ben)
 
 
+@pytest.mark.long
 def test_ctrl_c_ends_the_waiting_for_a_board(two):
     ana, ben = two
     built(ben)
@@ -95,6 +96,7 @@ def test_ctrl_c_ends_the_sending_of_files():
         show(1, 8)
 
 
+@pytest.mark.long
 def test_a_job_can_be_cancelled_and_a_killed_one_is_listed_as_lost(laptop):
     built(laptop)
     process = laptop.popen("bench", "art", "--duration", "60", "--board", "orin1")

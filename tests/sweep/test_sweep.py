@@ -342,6 +342,7 @@ def test_a_dask_worker_of_other_code_refuses_the_tasks():
         run_chunk([], Limits(), identity()._replace(code="0" * 12).text)
 
 
+@pytest.mark.long
 def test_dask_gives_the_same_rows_and_a_killed_worker_loses_nothing(dask, models, tmp_path):
     for n in range(6):
         (models / f"more{n}.onnx").write_bytes((models / "a.onnx").read_bytes() + b"\x22" + bytes([1, 65 + n]))
