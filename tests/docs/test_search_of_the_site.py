@@ -29,7 +29,7 @@ QUESTIONS = {
     "two cameras": "tutorials/camera-pipeline|examples/05_many_cameras",
     "sigmoid": "howto/slower-on-dla",
     "dla slower": "howto/slower-on-dla",
-    "kernel size": "reference/rules/CONV\\d+|reference/rules/index",
+    "kernel size": "howto/layer-on-gpu|reference/rules/CONV\\d+|reference/rules/index",
     "dynamic batch": "howto/dynamic-batch",
     "orin nano": "reference/modules/",
     "jetpack 5": "glossary|reference/modules/|jetson|install",
