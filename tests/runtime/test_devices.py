@@ -20,8 +20,8 @@ from edgedla.runtime.pipeline.devices import (
     open_devices,
     placed_together,
     split_device,
-    warn_of_loadables,
 )
+from edgedla.runtime.pipeline.loadables_in_use import warn_of_loadables
 from edgedla.runtime.pipeline.pool import Pool
 from tests.runtime.fake_runner import FakeRunner, predicted_stage_ms
 from tests.runtime.runtime_chains import chain, straight

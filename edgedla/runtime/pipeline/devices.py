@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import functools
-import json
-import logging
 from pathlib import Path
-from typing import TYPE_CHECKING, Counter, Dict, List, Optional, Sequence, Tuple, Union
+from typing import TYPE_CHECKING, Dict, List, Optional, Sequence, Tuple, Union
 
 from edgedla.builder.artifact.artifact import Artifact, Binding
 from edgedla.errors import UsageError
-from edgedla.regions.cap import IN_USE_RULE, subgraphs_per_core
-from edgedla.runtime.runners import Runner, chain_name, check_chain_devices, open_runners, uses_dla
+from edgedla.runtime.runners import Runner, chain_name, check_chain_devices, open_runners
 from edgedla.runtime.runners.base import open_all
 from edgedla.runtime.runners.engine_file import open_built
-from edgedla.targets import platform_for
 from edgedla.vocabulary import DEVICES
 
 if TYPE_CHECKING:
     from edgedla.placement.result.placement import PlacedModel, Placement
-
-log = logging.getLogger("edgedla.runtime.pipeline.devices")
 
 
 def split_device(text: str) -> Tuple[str, str]:
@@ -63,24 +57,6 @@ def open_devices(artifact: Artifact, devices: Sequence[str]) -> List[Runner]:
         return open_runners(artifact)
     makers = [functools.partial(_open_one, loaded[path] if path else artifact, name) for name, path in pairs]
     return open_all(makers)
-
-
-def warn_of_loadables(models: Sequence[Tuple[Artifact, Sequence[str]]]) -> None:
-    """Logs a warning where the artifacts, each with its devices, have more loadables in use on a core than their release takes."""
-    in_use: Counter[str] = Counter()
-    for artifact, devices in models:
-        stages = [(stage.artifact, [stage.device]) for stage in artifact.stages]
-        for part, names in stages or [(artifact, list(devices) or ["DLA0"])]:
-            plan = json.loads(part.file("plan").read_text(encoding="utf-8")) if part.has("plan") else {}
-            loadables = len(plan.get("regions", ())) or int(uses_dla(part))
-            in_use.update({split_device(name)[0]: loadables for name in names})
-    # An engine without a manifest knows no module on another machine.
-    target, trt = (models[0][0].platform[key] for key in ("target", "trt"))
-    cap = subgraphs_per_core(platform_for(target, trt=trt), len(models)) if target else 0
-    for core, count in in_use.items():
-        if cap and core.startswith("DLA") and count > cap:
-            text = "%d loadables in use on %s; TensorRT %s takes %d (`edgedla explain %s`): one may not load"
-            log.warning(text, count, core, trt, cap, IN_USE_RULE)
 
 
 def _open_one(artifact: Artifact, name: str) -> Runner:

@@ -18,7 +18,7 @@ from edgedla.runtime.outputs.mqtt_config import ONLY
 from edgedla.runtime.outputs.sinks import Callback, Sink
 from edgedla.runtime.pipeline.capture import Capture
 from edgedla.runtime.pipeline.config import check_names, load_config, sources_of_lane
-from edgedla.runtime.pipeline.devices import placed_together, warn_of_loadables
+from edgedla.runtime.pipeline.devices import placed_together
 from edgedla.runtime.pipeline.engine import Engine
 from edgedla.runtime.pipeline.lane import Lane
 from edgedla.runtime.pipeline.open_engine import Model, Preparers, open_engine, read_model
@@ -93,8 +93,6 @@ def opened_parts(
     check_names(config)
     models, damaged = readable_models(config)
     devices = devices_of(config, models)
-    if len(models) > 1:
-        warn_of_loadables([(model.artifact, names) for model, names in zip(models, devices)])
     with contextlib.ExitStack() as stack:
         captures = {name: make_capture(name, config) for name in config.named_sources}
         for capture in captures.values():
@@ -157,10 +155,15 @@ def devices_of(config: PipelineConfig, models: Sequence[Model]) -> List[Sequence
     Raises:
         UsageError: a model does not fit the placement.
     """
+    devices: List[Sequence[str]] = [model.config.devices for model in models]
     if config.placement:
-        whole = bool(config.models)
-        return list(placed_together(config.placement, [model.artifact for model in models], whole))
-    return [model.config.devices for model in models]
+        devices = list(placed_together(config.placement, [model.artifact for model in models], bool(config.models)))
+    if len(models) > 1:
+        with contextlib.suppress(ModuleNotFoundError):
+            from edgedla.runtime.pipeline.loadables_in_use import warn_of_loadables
+
+            warn_of_loadables([(model.artifact, names) for model, names in zip(models, devices)])
+    return devices
 
 
 def make_capture(name: str, config: PipelineConfig) -> Capture:
