@@ -34,9 +34,7 @@ class CompiledRules(BuildHookInterface[Any]):
                 name = within.with_name(compiled_name(path, skip))
                 form = Path(self.folder.name) / name
                 form.parent.mkdir(parents=True, exist_ok=True)
-                form.write_text(
-                    json.dumps(form_of(data, packed(data, str(within), skip)), ensure_ascii=False), encoding="utf-8"
-                )
+                form.write_text(json.dumps(form_of(data, packed(data, str(within), skip)), ensure_ascii=False), encoding="utf-8")
                 build_data["force_include"][str(form)] = f"edgedla/_rules/{name.as_posix()}"
 
     def finalize(self, version: str, build_data: Dict[str, Any], artifact_path: str) -> None:

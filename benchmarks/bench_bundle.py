@@ -40,8 +40,21 @@ from edgedla.io.files import write_atomic
 ROOT = Path(__file__).resolve().parents[1]
 DETECTOR = ROOT / "examples" / "00_shapes_detector" / "shapes_detector.onnx"
 #: What `pip install edgedla` brings (pyproject.toml); NumPy is on a board already.
-REQUIRED = ("onnx", "PyYAML", "click", "rich", "Jinja2", "highspy", "flatbuffers", "protobuf", "ml_dtypes", "Pygments",
-            "markdown-it-py", "mdurl", "MarkupSafe")  # fmt: skip
+REQUIRED = (
+    "onnx",
+    "PyYAML",
+    "click",
+    "rich",
+    "Jinja2",
+    "highspy",
+    "flatbuffers",
+    "protobuf",
+    "ml_dtypes",
+    "Pygments",
+    "markdown-it-py",
+    "mdurl",
+    "MarkupSafe",
+)
 STAND_IN = ROOT / "tests" / "bundles" / "board.py"
 #: As an AGX Orin has them.
 BOARD_FILES = {
@@ -87,9 +100,7 @@ def measured(commands: Dict[str, List[str]], runs: int) -> Dict[str, Any]:
     taken: Dict[str, List[List[float]]] = {name: [] for name in commands}
     for turn in range(runs + 1):
         for name, command in commands.items():
-            done = subprocess.run(
-                [sys.executable, "-c", CHILD, *command], stdout=subprocess.PIPE, text=True, check=True
-            )
+            done = subprocess.run([sys.executable, "-c", CHILD, *command], stdout=subprocess.PIPE, text=True, check=True)
             code, *figures = done.stdout.split()
             if code != "0":
                 raise SystemExit(f"{' '.join(command)}: exit code {code}")
@@ -156,13 +167,7 @@ def engine_of(artifact: Path, folder: Path) -> Path:
 
     host = edgedla.load_artifact(artifact)
     engine = replace(
-        host,
-        kind="hybrid",
-        backend="tensorrt",
-        simulated=False,
-        software={"tensorrt": "10.3.0"},
-        accuracy=None,
-        files=(),
+        host, kind="hybrid", backend="tensorrt", simulated=False, software={"tensorrt": "10.3.0"}, accuracy=None, files=()
     )
     save_artifact(engine, folder, {("engine", "engine.plan"): b"engine"})
     return folder
@@ -193,9 +198,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         os.environ.update(
-            XDG_CACHE_HOME=folder,
-            EDGEDLA_ROOT=str(root / "root"),
-            BOARD_MANIFEST=str(root / "engine" / "manifest.json"),
+            XDG_CACHE_HOME=folder, EDGEDLA_ROOT=str(root / "root"), BOARD_MANIFEST=str(root / "engine" / "manifest.json")
         )
         for name, text in BOARD_FILES.items():
             (root / "root" / name).parent.mkdir(parents=True, exist_ok=True)
@@ -203,20 +206,28 @@ def main() -> int:
         edgedla.build(DETECTOR, root / "artifact", edgedla.BuildRequest(target="agx-orin-64gb", backend="host"))
         model = next((root / "artifact").glob("model-*.onnx"))
         run = [sys.executable, "-m", "edgedla", "run"]
-        pipelines = {"host": PIPELINE.format(artifact=root / "artifact") + "decode: {kind: yolov8, reg_max: 8}\n",
-                     "board": PIPELINE.format(artifact=engine_of(root / "artifact", root / "engine"))}  # fmt: skip
+        pipelines = {
+            "host": PIPELINE.format(artifact=root / "artifact") + "decode: {kind: yolov8, reg_max: 8}\n",
+            "board": PIPELINE.format(artifact=engine_of(root / "artifact", root / "engine")),
+        }
         for form, text in pipelines.items():
             file = root / f"{form}.yaml"
             file.write_text(text)
             made = edgedla.bundle(pipeline=file, out=root / form)
             packed = edgedla.bundle(pipeline=file, out=root / f"{form}.pyz")
             if form == "host":
-                commands = {"run": [*run, str(file)], "bundle": [a.host, str(made.path)], "bundle_pyz": [a.host, str(packed.path)],
-                            "floor": [a.host, "-c", SESSION, str(model)]}  # fmt: skip
+                commands = {
+                    "run": [*run, str(file)],
+                    "bundle": [a.host, str(made.path)],
+                    "bundle_pyz": [a.host, str(packed.path)],
+                    "floor": [a.host, "-c", SESSION, str(model)],
+                }
             else:
-                commands = {"run": [sys.executable, str(STAND_IN), *run[1:], str(file)],
-                            "bundle": [a.board[0], str(STAND_IN), str(made.path)],
-                            "floor": [a.board[0], "-c", STAND_IN_ALONE, str(STAND_IN)]}  # fmt: skip
+                commands = {
+                    "run": [sys.executable, str(STAND_IN), *run[1:], str(file)],
+                    "bundle": [a.board[0], str(STAND_IN), str(made.path)],
+                    "floor": [a.board[0], "-c", STAND_IN_ALONE, str(STAND_IN)],
+                }
             found[form] = {**sizes(made, packed), **measured(commands, a.runs)}
             found[form]["pairs"] = {
                 versions_of(python): pairs(commands["run"], [python, *commands["bundle"][1:]], a.pairs)

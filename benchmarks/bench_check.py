@@ -190,9 +190,7 @@ def main() -> int:
                 start = seconds
                 continue
             each = (seconds - start) / nodes * 1e6
-            print(
-                f"chain of {nodes} nodes: CPU {seconds:.2f} s, {each:.0f} us a node over start-up; memory {memory:.0f} MB"
-            )
+            print(f"chain of {nodes} nodes: CPU {seconds:.2f} s, {each:.0f} us a node over start-up; memory {memory:.0f} MB")
     return 0 if good else 1
 
 

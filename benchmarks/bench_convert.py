@@ -111,9 +111,7 @@ def compared(path: Path, python: str, own: Optional[Path]) -> Dict[str, Any]:
         made = edgedla.convert(path, python=python, shapes=shapes, trust=path.suffix == ".pt")
     except EdgedlaError as e:
         return {**row, "error": str(e)}
-    row.update(
-        framework=made.framework, exporter=made.exporter, opset=made.opset, rel_l2=made.rel_l2, max_abs=made.max_abs
-    )
+    row.update(framework=made.framework, exporter=made.exporter, opset=made.opset, rel_l2=made.rel_l2, max_abs=made.max_abs)
     row["verdicts"] = None
     if own is not None:
         pairs = list(zip(verdicts(made.model), verdicts(own)))
@@ -135,9 +133,7 @@ def main() -> int:
             (Path(folder) / "own").mkdir()
             os.environ["PYTHONPATH"] = str(Path(folder) / "own")
             (Path(folder) / "own" / "torch_nets.py").write_text(TORCH_NETS)
-            subprocess.run(
-                [python, "-c", program, folder], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-            )
+            subprocess.run([python, "-c", program, folder], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             for path in sorted(Path(folder).iterdir()):
                 if path.suffix == ".pdiparams" or path.name == "own":
                     continue

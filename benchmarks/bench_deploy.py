@@ -65,9 +65,18 @@ def shapes(frames: int, targets: List[str]) -> List[Dict[str, Any]]:
                 # A folder of its own each: the times are those of a first call.
                 start, cpu = time.monotonic(), cpu_s()
                 result = edgedla.deploy(
-                    DETECTOR / "shapes_detector.onnx", Path(folder) / f"{target}-{level}", target=target, level=level,
-                    place="dla", data=data, metric="map", decode="yolov8", reg_max=8, max_drop=0.01, backend="host",
-                )  # fmt: skip
+                    DETECTOR / "shapes_detector.onnx",
+                    Path(folder) / f"{target}-{level}",
+                    target=target,
+                    level=level,
+                    place="dla",
+                    data=data,
+                    metric="map",
+                    decode="yolov8",
+                    reg_max=8,
+                    max_drop=0.01,
+                    backend="host",
+                )
                 times = {"seconds": round(time.monotonic() - start, 1), "cpu_s": round(cpu_s() - cpu, 1)}
                 rows.append({"target": target, "level": level, **figures(result), **times})
                 print(json.dumps(rows[-1]), flush=True)
@@ -122,8 +131,17 @@ def one(path: Path, config: str, levels: List[int], place: str) -> None:
             start, cpu = time.monotonic(), time.process_time()
             try:
                 # One folder for the levels: they share their steps. Random numbers serve them all alike.
-                result = edgedla.deploy(model, Path(folder) / "out", **CONFIGS[config], level=level, place=place,
-                                        metric="l2", max_drop=1.0, data="random", backend="host")  # fmt: skip
+                result = edgedla.deploy(
+                    model,
+                    Path(folder) / "out",
+                    **CONFIGS[config],
+                    level=level,
+                    place=place,
+                    metric="l2",
+                    max_drop=1.0,
+                    data="random",
+                    backend="host",
+                )
                 reached = figures(result)
             except EdgedlaError as e:
                 reached = {"error": type(e).__name__, "what": e.what}
@@ -185,8 +203,11 @@ class Pool:
         with open(log / "out", "w") as out, open(log / "err", "w") as err:
             process = subprocess.Popen(
                 ["taskset", "-c", ",".join(map(str, taken)), sys.executable, str(Path(__file__).resolve()), *job.arguments],
-                stdout=out, stderr=err, text=True, env={**os.environ, **threads, "TMPDIR": str(log)},
-            )  # fmt: skip
+                stdout=out,
+                stderr=err,
+                text=True,
+                env={**os.environ, **threads, "TMPDIR": str(log)},
+            )
         self.running[process.pid] = (process, taken, log, time.monotonic() + self.limit_s, job.name)
 
     def finish(self, pid: int, late: bool) -> None:

@@ -148,9 +148,10 @@ def measured(state: State, form: Form) -> Dict[str, float]:
     exact, simulated = metric_values(simulation, state.holdout, METRICS["top1"])
     figure = METRICS["top1"].figure
     return {
-        "top1_fp32": round(figure(exact), 4), "top1": round(figure(simulated), 4),
+        "top1_fp32": round(figure(exact), 4),
+        "top1": round(figure(simulated), 4),
         "sqnr_db": round(simulation.noise(state.holdout.feeds).sqnr_db, 1),
-    }  # fmt: skip
+    }
 
 
 def rows_of(path: Path, calibration: Samples, held_out: Samples, words: Sequence[str]) -> Any:
@@ -169,9 +170,11 @@ def rows_of(path: Path, calibration: Samples, held_out: Samples, words: Sequence
         state.absmax = {n: t for n, (t, _) in chosen.items()}
         low = sorted((round(t / top[n], 3), n, one) for n, (t, one) in chosen.items() if t < 0.5 * top[n])
         yield {
-            "net": path.stem, "form": form.name, **measured(state, form),
+            "net": path.stem,
+            "form": form.name,
+            **measured(state, form),
             "below_half": [{"tensor": n, "share": share, "one_bin": one} for share, n, one in low],
-        }  # fmt: skip
+        }
     # The worst tensors, each by its SQNR alone, get the range of least squared error.
     for stride in (1, 4) if any(word in "worst tensors" for word in words) else ():
         plain = {n: threshold(v, replace(FORMS[0], stride=stride))[0] for n, v in values.items()}
@@ -186,9 +189,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_options(parser)
     parser.add_argument("--nets", default="m2,m3,rn")
-    parser.add_argument(
-        "--forms", default="", help="only those whose name holds one of these words, separated by commas"
-    )
+    parser.add_argument("--forms", default="", help="only those whose name holds one of these words, separated by commas")
     options = parser.parse_args()
     data = calibration_and_held_out(options)
     rows = []

@@ -67,9 +67,7 @@ for t in threads:
 GEOMETRY = Geometry.fit((48, 64), (48, 64))
 
 
-def camera(
-    name: str, rate: float = FPS, frames: int = 0, size: str = "width=64&height=48", max_rate: float = 0.0
-) -> Capture:
+def camera(name: str, rate: float = FPS, frames: int = 0, size: str = "width=64&height=48", max_rate: float = 0.0) -> Capture:
     uri = f"synthetic://?pattern=counter&{size}&rate={rate}&frames={frames}"
     return Capture(lambda: open_source(uri), name=name, max_rate=max_rate, patient=True)
 
@@ -97,9 +95,7 @@ class Bad:
 def lane(name: str, sources: List[str], ms: float, weights: Optional[Dict[str, float]] = None) -> Lane:
     answer = {"y": np.zeros(4, np.uint8)}
     runner = FakeRunner((), ms, lambda given: answer, name=f"DLA{name}")
-    engine = Engine(
-        Pool([runner]), lambda s: lambda image, out=None, pixels="bgr": ({"x": image}, GEOMETRY), lambda b, g: [[]]
-    )
+    engine = Engine(Pool([runner]), lambda s: lambda image, out=None, pixels="bgr": ({"x": image}, GEOMETRY), lambda b, g: [[]])
     return Lane(engine, {s: Share((weights or {}).get(s, 1.0)) for s in sources}, name)
 
 
@@ -124,8 +120,7 @@ def cpu(seconds: float, rounds: int) -> List[Dict[str, Any]]:
                 made = [lane(str(m), names, RUNNER_MS) for m in range(models)]
                 rows[models, cameras].append(run([camera(n) for n in names], made, seconds)["cpu_ms"])
     return [
-        {"models": m, "cameras": c, "cpu_ms_per_result": round(statistics.median(v), 3)}
-        for (m, c), v in sorted(rows.items())
+        {"models": m, "cameras": c, "cpu_ms_per_result": round(statistics.median(v), 3)} for (m, c), v in sorted(rows.items())
     ]
 
 
@@ -167,19 +162,10 @@ def bad_cameras(seconds: float, rounds: int, rates: Sequence[float]) -> Dict[str
             }.get(how, lambda how=how: Capture(lambda: Bad(how), name="d", patient=True))()
             seen: List[float] = []
             keep = Callback(lambda r, seen=seen: seen.append(r.age_ms) if r.source != "d" else None)
-            run(
-                [*(camera(n, r) for n, r in zip("abc", rates)), fourth],
-                [lane("m", list("abcd"), RUNNER_MS)],
-                seconds,
-                [keep],
-            )
+            run([*(camera(n, r) for n, r in zip("abc", rates)), fourth], [lane("m", list("abcd"), RUNNER_MS)], seconds, [keep])
             ages[how].append(float(np.percentile(seen, 99)))
     median = {how: statistics.median(v) for how, v in ages.items()}
-    ratio = {
-        how: round(statistics.median(x / y for x, y in zip(ages[how], ages["good"])), 3)
-        for how in ages
-        if how != "good"
-    }
+    ratio = {how: round(statistics.median(x / y for x, y in zip(ages[how], ages["good"])), 3) for how in ages if how != "good"}
     return {
         "age_p99_ms": {k: round(v, 2) for k, v in median.items()},
         "ratio_to_good": ratio,
@@ -240,9 +226,7 @@ def frames_cpu() -> List[Dict[str, Any]]:
     preparing a network's input of 320x320. What starting takes is left out: it is the same for one count of frames and for twice."""
     rows = []
     for w, h, count in ((320, 240, 3000), (1920, 1080, 200), (3840, 2160, 100)):
-        source_s, edgedla_s = (
-            (two - one) / count for one, two in zip(frames_s(w, h, count), frames_s(w, h, 2 * count))
-        )
+        source_s, edgedla_s = ((two - one) / count for one, two in zip(frames_s(w, h, count), frames_s(w, h, 2 * count)))
         ms = {"source_ms": source_s, "edgedla_ms": edgedla_s - source_s}
         rows.append({"frame": f"{w}x{h}", **{k: round(v * 1e3, 2) for k, v in ms.items()}})
     return rows
@@ -313,8 +297,11 @@ def glass_to_result(seconds: float) -> List[Dict[str, Any]]:
             )
             # The first second is the stream's beginning.
             true, told = zip(*ages[15:])
-            shares = {f"{what}_p{q}_ms": round(float(np.percentile(values, q)), 1)
-                      for what, values in (("true", true), ("reported", told)) for q in (50, 99)}  # fmt: skip
+            shares = {
+                f"{what}_p{q}_ms": round(float(np.percentile(values, q)), 1)
+                for what, values in (("true", true), ("reported", told))
+                for q in (50, 99)
+            }
             rows.append({"codec": codec, "results": len(true), **shares})
         server.kill()
     return rows

@@ -28,16 +28,7 @@ CONFIGS = {
     "O16": {"target": "agx-orin-64gb", "trt": "10.3", "precision": "fp16"},
     "O8": {"target": "agx-orin-64gb", "trt": "10.3", "precision": "int8"},
 }
-SHOWN = (
-    "loadables",
-    "dropped",
-    "transitions",
-    "layers",
-    "layers_dla",
-    "layers_unknown",
-    "share_macs_dla",
-    "latency_us",
-)
+SHOWN = ("loadables", "dropped", "transitions", "layers", "layers_dla", "layers_unknown", "share_macs_dla", "latency_us")
 
 
 def row_of(path: Path, config: str, objective: str, purpose: str) -> Dict[str, Any]:

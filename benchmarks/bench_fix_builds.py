@@ -34,9 +34,26 @@ PLATFORM: Dict[str, Any] = {"target": "agx-orin-64gb", "trt": "10.3"}
 def built(model: Path, folder: Path, options: argparse.Namespace) -> Dict[str, Any]:
     """Error of one build, or why there is none."""
     line = [
-        sys.executable, "-m", "edgedla", "build", str(model), "--target", PLATFORM["target"], "--trt", PLATFORM["trt"],
-        "--precision", "int8", "--backend", "host", "--max-memory", options.max_memory, "--format", "json", "-o", str(folder),
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "edgedla",
+        "build",
+        str(model),
+        "--target",
+        PLATFORM["target"],
+        "--trt",
+        PLATFORM["trt"],
+        "--precision",
+        "int8",
+        "--backend",
+        "host",
+        "--max-memory",
+        options.max_memory,
+        "--format",
+        "json",
+        "-o",
+        str(folder),
+    ]
     start = time.monotonic()
     try:
         done = subprocess.run(line, capture_output=True, text=True, timeout=options.limit)
@@ -46,10 +63,7 @@ def built(model: Path, folder: Path, options: argparse.Namespace) -> Dict[str, A
     if done.returncode:
         return {"within": None, "why": done.stderr.strip().splitlines()[-1][:300], "exit": done.returncode}
     accuracy = json.loads(done.stdout)["accuracy"]
-    return {
-        "within": accuracy["within"], "worst_rel_l2": accuracy["worst_rel_l2"], "nodes": accuracy["nodes"],
-        "wall_s": seconds,
-    }  # fmt: skip
+    return {"within": accuracy["within"], "worst_rel_l2": accuracy["worst_rel_l2"], "nodes": accuracy["nodes"], "wall_s": seconds}
 
 
 def row_of(path: Path, options: argparse.Namespace) -> Dict[str, Any]:

@@ -37,8 +37,22 @@ WIDTH, DENSE = 2048, 144
 
 def fixed(model: Path, out: Path, *options: str) -> Tuple[float, float]:
     """(CPU seconds, peak MiB) of one `edgedla fix`."""
-    line = [sys.executable, "-m", "edgedla", "fix", str(model), "-o", str(out), "--target", "agx-orin-64gb", "--trt", "10.3",
-            "--precision", "int8", *options]  # fmt: skip
+    line = [
+        sys.executable,
+        "-m",
+        "edgedla",
+        "fix",
+        str(model),
+        "-o",
+        str(out),
+        "--target",
+        "agx-orin-64gb",
+        "--trt",
+        "10.3",
+        "--precision",
+        "int8",
+        *options,
+    ]
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     environment["PYTHONPYCACHEPREFIX"] = str(model.parent / "compiled")
     process = subprocess.Popen(line, stdout=subprocess.DEVNULL, env=environment)
@@ -75,9 +89,7 @@ def external_model(folder: Path) -> Path:
     return path
 
 
-def row(
-    what: str, model: Path, repeat: int, seconds: Optional[float], mib: Optional[float], *options: str
-) -> Dict[str, Any]:
+def row(what: str, model: Path, repeat: int, seconds: Optional[float], mib: Optional[float], *options: str) -> Dict[str, Any]:
     runs = [fixed(model, model.with_name("out.onnx"), *options) for _ in range(repeat)]
     cpu, peak = min(r[0] for r in runs), max(r[1] for r in runs)
     kept = (seconds is None or cpu <= seconds) and (mib is None or peak <= mib)

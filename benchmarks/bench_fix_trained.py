@@ -38,11 +38,17 @@ def main() -> int:
         name = sessions[0].get_inputs()[0].name
         top = [np.array([int(np.argmax(s.run(None, {name: x[None]})[0])) for x in data]) for s in sessions]
         equal = int((top[0] == top[1]).sum())
-        rows.append({
-            "model": path.stem, "images": len(data), "equal": equal, "sites": len(result.applied),
-            "top1_before": round(float((top[0] == labels).mean()), 5), "top1_after": round(float((top[1] == labels).mean()), 5),
-            "passes": result.after.passes,
-        })  # fmt: skip
+        rows.append(
+            {
+                "model": path.stem,
+                "images": len(data),
+                "equal": equal,
+                "sites": len(result.applied),
+                "top1_before": round(float((top[0] == labels).mean()), 5),
+                "top1_after": round(float((top[1] == labels).mean()), 5),
+                "passes": result.after.passes,
+            }
+        )
         print(json.dumps(rows[-1]), flush=True)
     if options.out:
         write_rows(options.out, rows)

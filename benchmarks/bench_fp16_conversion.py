@@ -67,9 +67,7 @@ def row_of(path: Path, with_error: bool) -> Dict[str, Any]:
         "macs_of_10_3": round(new.totals.macs_dla / old.totals.macs_dla, 4) if old.totals.macs_dla else None,
         "loadables_dropped": [new.totals.regions_dropped, old.totals.regions_dropped],
         "standalone": [check(str(path), mode="standalone", **p).strict.passes for p in (OLD, NEW)],
-        "standalone_fixed": [
-            edgedla.fix(path, purpose="standalone", prove=False, **p).after.passes for p in (OLD, NEW)
-        ],
+        "standalone_fixed": [edgedla.fix(path, purpose="standalone", prove=False, **p).after.passes for p in (OLD, NEW)],
         "casts": 0 if halved is None else halved.casts,
         "kept_float": 0 if halved is None else len(halved.kept),
         "cpu_s": round(converting_s, 3),
@@ -90,9 +88,7 @@ def settled(path: Path) -> Any:
         proto = whole_proto(model)
         for part in parts_of(proto):
             wanted = sorted({n for node in part for n in node.output if n})
-            sizes.update(
-                (n, float(np.std(v))) for n, v in run_values(proto, wanted, feeds[0]).items() if v.dtype.kind == "f"
-            )
+            sizes.update((n, float(np.std(v))) for n, v in run_values(proto, wanted, feeds[0]).items() if v.dtype.kind == "f")
         for node in model.graph:
             data = [v.name for v in node.inputs if v is not None and v.name in sizes]
             weight = sum(sizes[n] ** 2 for n in data)
@@ -126,22 +122,30 @@ def verbs(path: Path, of_10_3: float, wanted: Sequence[str]) -> Dict[str, Any]:
             fixed, seconds = result.after, time.process_time() - began
             fixed_10_3 = edgedla.fix(file, prove=False, **OLD).after.share_macs_dla
             row["fix"] = {
-                "layers_dla": fixed.layers_dla, "layers": fixed.layers, "macs_dla": round(fixed.share_macs_dla, 4),
+                "layers_dla": fixed.layers_dla,
+                "layers": fixed.layers,
+                "macs_dla": round(fixed.share_macs_dla, 4),
                 "macs_of_10_3": round(fixed.share_macs_dla / of_10_3, 4) if of_10_3 else None,
                 "macs_of_10_3_fixed": round(fixed.share_macs_dla / fixed_10_3, 4) if fixed_10_3 else None,
-                "types": result.types, "cpu_s": round(seconds, 1),
-            }  # fmt: skip
+                "types": result.types,
+                "cpu_s": round(seconds, 1),
+            }
         if "deploy" in wanted:
             began = time.process_time()
             done = edgedla.deploy(file, Path(folder, "out"), data="random", place="dla", backend="host", **NEW)
             build, score = done.best.predicted["check"], done.score
             row["deploy"] = {
-                "layers_dla": build["layers_dla"], "layers": build["layers"], "macs_dla": build["share_macs_dla"],
+                "layers_dla": build["layers_dla"],
+                "layers": build["layers"],
+                "macs_dla": build["share_macs_dla"],
                 "macs_of_10_3": round(build["share_macs_dla"] / of_10_3, 4) if of_10_3 else None,
-                "accepted": done.accepted, "metric": score["metric"], "value": round(float(score["value"]), 5),
-                "reference": score.get("reference", "FP32"), "precision": done.best.precision,
+                "accepted": done.accepted,
+                "metric": score["metric"],
+                "value": round(float(score["value"]), 5),
+                "reference": score.get("reference", "FP32"),
+                "precision": done.best.precision,
                 "cpu_s": round(time.process_time() - began, 1),
-            }  # fmt: skip
+            }
     return row
 
 
@@ -221,9 +225,7 @@ def main() -> None:
     parser.add_argument("-o", "--output", type=Path, required=True)
     parser.add_argument("--error", action="store_true")
     parser.add_argument("--verbs", nargs="+", choices=("fix", "deploy"), default=())
-    parser.add_argument(
-        "--trained", action="store_true", help="FOLDER holds trained networks and generate.py of their digits"
-    )
+    parser.add_argument("--trained", action="store_true", help="FOLDER holds trained networks and generate.py of their digits")
     parser.add_argument("--part", default="1/1", metavar="K/N")
     parser.add_argument("--join", nargs="+", type=Path, metavar="PART", default=())
     parser.add_argument("--commit", help="of parts that were measured outside a git checkout")

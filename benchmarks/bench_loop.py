@@ -34,11 +34,12 @@ def network(path: Path, layers: int) -> Path:
         nodes.append(helper.make_node("HardSwish", [f"c{i}"], [f"h{i}"], name=f"swish{i}"))
         value, channels = f"h{i}", 8
     graph = helper.make_graph(
-        nodes, "loop",
+        nodes,
+        "loop",
         [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, (1, 3, 16, 16))],
         [helper.make_tensor_value_info(value, onnx.TensorProto.FLOAT, (1, 8, 16, 16))],
         [onnx.numpy_helper.from_array(array, name) for name, array in weights.items()],
-    )  # fmt: skip
+    )
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), str(path))
     return path
 
@@ -75,14 +76,10 @@ def main() -> None:
         for name, call in calls.items():
             count = options.calls if name != "fix" else options.calls // 20
             marks = measured(call, count)
-            lines.append(
-                f"{name:8} {count:6} calls: {' '.join(map(str, marks))}; +{marks[-1] - marks[0]} kB since the first"
-            )
+            lines.append(f"{name:8} {count:6} calls: {' '.join(map(str, marks))}; +{marks[-1] - marks[0]} kB since the first")
             print(lines[-1], flush=True)
         collections = [stats["collections"] for stats in gc.get_stats()]
-        lines.append(
-            f"collections by generation: {collections}; thresholds {gc.get_threshold()}; frozen {gc.get_freeze_count()}"
-        )
+        lines.append(f"collections by generation: {collections}; thresholds {gc.get_threshold()}; frozen {gc.get_freeze_count()}")
         print(lines[-1])
     if options.out:
         options.out.write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -51,9 +51,7 @@ def artifact_for(dtype: str, fmt: str) -> Artifact:
         size = layout(TensorFormat(form), kind, shape, chip="orin").size_bytes
         return Binding(name, is_input, shape, kind, form, size, {}, 1 / 127 if kind == "INT8" else None)
 
-    heads = tuple(
-        binding(f"head{i}", False, (1, 64 + CLASSES, h, w), "HALF", "LINEAR") for i, (h, w) in enumerate(HEADS)
-    )
+    heads = tuple(binding(f"head{i}", False, (1, 64 + CLASSES, h, w), "HALF", "LINEAR") for i, (h, w) in enumerate(HEADS))
     image = binding("image", True, (1, 3, 640, 640), dtype, fmt)
     return Artifact("hybrid", "host", True, {"name": "bench"}, {"chip": "orin"}, {}, "fp16", (image, *heads), {})
 
@@ -77,17 +75,13 @@ def one_run(artifact: Artifact, runner_ms: float, frames: int, objects: int, sou
     runner = FakeRunner(artifact.bindings, runner_ms, lambda inputs: answer)
     capture = Capture(lambda: open_source(source))
     b = artifact.inputs[0]
-    spec = Preprocess(
-        (640, 640), (3, 640, 640), dtype=b.dtype, scale=b.scale, format=TensorFormat(b.format), chip="orin"
-    )
+    spec = Preprocess((640, 640), (3, 640, 640), dtype=b.dtype, scale=b.scale, format=TensorFormat(b.format), chip="orin")
     prepare = Preparer(b.name, open_preprocessor("cpu", spec, artifact, 3))
     options = NmsOptions()
 
     def decode(buffers: Any, geometry: Any) -> Any:
         arrays = outputs_as_arrays(artifact, buffers)
-        return DECODERS["yolov8"](
-            [arrays[o.name] for o in artifact.outputs], BoxSettings((640, 640), options, geometry)
-        )
+        return DECODERS["yolov8"]([arrays[o.name] for o in artifact.outputs], BoxSettings((640, 640), options, geometry))
 
     pipeline = single(capture, prepare, Pool([runner]), decode, [JsonLines("/dev/null")], Limits(frames=frames))
     before = time.process_time()
@@ -158,9 +152,7 @@ def main() -> None:
     given = parser.parse_args()
     found = measure(given.frames, given.runner_ms, given.rounds)
     print(f"host pipeline, everything but the runner; fake runner of {given.runner_ms:g} ms; ms a frame, median")
-    print(
-        f"{'input':<15}{'frame':<11}{'preproc':>8}{'decode':>8}{'output':>8}{'sum':>8}{'added':>8}{'share':>8}{'CPU':>8}"
-    )
+    print(f"{'input':<15}{'frame':<11}{'preproc':>8}{'decode':>8}{'output':>8}{'sum':>8}{'added':>8}{'share':>8}{'CPU':>8}")
     for r in found["rows"]:
         s = r["stages_p50_ms"]
         print(

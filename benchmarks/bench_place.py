@@ -80,9 +80,7 @@ def main() -> None:
         found = place(graph, objective=a.objective, latency_bound_us=bound, **options)
         seconds = time.perf_counter() - started
         better = gains(a.objective, found)
-        worse += any(
-            not b.broken and value_of(a.objective, b.figures) < found.proof.value * (1 - 1e-9) for b in found.baselines
-        )
+        worse += any(not b.broken and value_of(a.objective, b.figures) < found.proof.value * (1 - 1e-9) for b in found.baselines)
         regions = sum(found.figures.regions.values())
         row = [graph.name, str(len(graph.layers)), f"{found.proof.value:.1f}", str(regions)]
         row += [f"{found.solve_time_s:.2f}", f"{seconds:.2f}", f"{found.proof.gap:.2%}"]
@@ -95,9 +93,7 @@ def main() -> None:
         print("  ".join(c.ljust(w) if i == 0 else c.rjust(w) for i, (c, w) in enumerate(zip(row, widths))))
     proven = sum(r[6] in ("0.00%", "0.01%") for r in table)
     slowest = max((float(r[4]) for r in table), default=0.0)
-    print(
-        f"{len(table)} networks, {proven} proven to 0.01%, slowest solve {slowest:.2f} s, {worse} worse than a baseline"
-    )
+    print(f"{len(table)} networks, {proven} proven to 0.01%, slowest solve {slowest:.2f} s, {worse} worse than a baseline")
     sys.exit(1 if worse else 0)
 
 

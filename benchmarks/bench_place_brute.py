@@ -48,9 +48,7 @@ def faults(problem: Problem, graph: LayerGraph, rng: random.Random, only: str) -
         feeding = [graph.producer(name) for name in layer.inputs]
         if any(p is not None and p > layer.index for p in feeding):
             item = next(i for i in problem.items if layer.index in i.layers)
-            if item.allowed != ("GPU",) or not {p for p in feeding if p is not None and p > layer.index} <= {
-                *item.layers
-            }:
+            if item.allowed != ("GPU",) or not {p for p in feeding if p is not None and p > layer.index} <= {*item.layers}:
                 yield f"the loop at {layer.name} is no item of the GPU's"
     for name, goal in goals(rng):
         if only not in ("", name):

@@ -30,17 +30,18 @@ def row_of(path: Path, platform: Dict[str, Any]) -> Dict[str, Any]:
     free = edgedla.place(path, objective="gpu-time", batch=1, **platform)
     cpu_s = time.process_time() - began
     gpu = next(b for b in free.baselines if b.name == "gpu").figures
-    bounded = edgedla.place(
-        path, objective="gpu-time", batch=1, latency_bound_us=2 * gpu.latency.latency_us, **platform
-    )
+    bounded = edgedla.place(path, objective="gpu-time", batch=1, latency_bound_us=2 * gpu.latency.latency_us, **platform)
     alone_us = float(gpu.busy_gpu_us or 0.0)
     return {
-        "model": path.stem, **platform, "gpu_alone_us": round(alone_us, 1),
+        "model": path.stem,
+        **platform,
+        "gpu_alone_us": round(alone_us, 1),
         "freed": round(1 - float(free.figures.busy_gpu_us or 0.0) / alone_us, 4),
         "frame_times_gpu": round(free.figures.latency.latency_us / gpu.latency.latency_us, 2),
         "freed_within_twice": round(1 - float(bounded.figures.busy_gpu_us or 0.0) / alone_us, 4),
-        "proven": free.proof.optimal and bounded.proof.optimal, "cpu_s": round(cpu_s, 2),
-    }  # fmt: skip
+        "proven": free.proof.optimal and bounded.proof.optimal,
+        "cpu_s": round(cpu_s, 2),
+    }
 
 
 def main() -> int:

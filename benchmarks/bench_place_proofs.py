@@ -86,16 +86,12 @@ def row_of(target: str, precision: str, objective: str, name: str, graphs: List[
     row: Dict[str, Any] = {"target": target, "precision": precision, "objective": objective, "network": name}
     wall, cpu = time.perf_counter(), time.process_time()
     try:
-        placed = place(
-            graphs, target=target, precision=precision, objective=objective, time_limit_s=limit_s, gap=PROVEN / 2
-        )
+        placed = place(graphs, target=target, precision=precision, objective=objective, time_limit_s=limit_s, gap=PROVEN / 2)
     except EdgedlaError as e:
         row["error"] = str(e)
     else:
         proof = placed.proof
-        row.update(
-            value=round(proof.value, 4), gap=round(proof.gap, 6), proven=proof.gap <= PROVEN, solver=proof.solver
-        )
+        row.update(value=round(proof.value, 4), gap=round(proof.gap, 6), proven=proof.gap <= PROVEN, solver=proof.solver)
     row.update(wall_s=round(time.perf_counter() - wall, 2), cpu_s=round(time.process_time() - cpu, 2))
     print(json.dumps(row), flush=True)
     return row
@@ -127,9 +123,7 @@ def main() -> None:
     parser.add_argument("--only", default="")
     parser.add_argument("--target", default="", choices=["", *(target for target, _ in CHIPS)])
     parser.add_argument("--part", default="1/1", help="K/N: each N-th case from the K-th")
-    parser.add_argument(
-        "--merge", type=Path, nargs="+", metavar="PART", help="join the files of parts; nothing is placed"
-    )
+    parser.add_argument("--merge", type=Path, nargs="+", metavar="PART", help="join the files of parts; nothing is placed")
     parser.add_argument("--measured", default="", help="commit and machine of the parts, for the joined file")
     parser.add_argument("-o", "--output", type=Path)
     a = parser.parse_args()

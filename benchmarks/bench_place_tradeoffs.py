@@ -28,9 +28,19 @@ from edgedla.placement.pareto import pareto
 from edgedla.placement.request import PlacementRequest
 
 NETWORKS = (
-    "tv_resnet18", "tv_resnet50", "tv_mobilenet_v2", "tv_googlenet", "tv_squeezenet1_1", "timm_gernet_s",
-    "tv_efficientnet_b0", "tv_densenet121", "tv_inception_v3", "yolo_yolov8n", "timm_hrnet_w18_small", "seg_fcn_resnet50",
-)  # fmt: skip
+    "tv_resnet18",
+    "tv_resnet50",
+    "tv_mobilenet_v2",
+    "tv_googlenet",
+    "tv_squeezenet1_1",
+    "timm_gernet_s",
+    "tv_efficientnet_b0",
+    "tv_densenet121",
+    "tv_inception_v3",
+    "yolo_yolov8n",
+    "timm_hrnet_w18_small",
+    "seg_fcn_resnet50",
+)
 
 #: What the bounds are, times the least latency; what the GPU would be busy for, seconds per second.
 WITHIN, DUTY = 1.2, 0.6

@@ -85,13 +85,7 @@ extern "C" __global__ void reorder(const unsigned char* s, unsigned char* d, int
 def spec_of(case) -> Preprocess:
     _, hw, pixels, dtype, fmt = case
     return Preprocess(
-        hw,
-        (3, 640, 640),
-        pixels=pixels,
-        dtype=dtype,
-        scale=1 / 127 if dtype == "INT8" else None,
-        format=fmt,
-        chip="orin",
+        hw, (3, 640, 640), pixels=pixels, dtype=dtype, scale=1 / 127 if dtype == "INT8" else None, format=fmt, chip="orin"
     )
 
 
@@ -147,32 +141,34 @@ def gpu(case, batch: int = 16) -> dict:
             if spec.pixels == "nv12":
                 f["nv12"](np.uintp(src), bgr.gpudata, i4(sh), i4(sw), block=blk, grid=grid(sh, sw))
                 src = int(bgr.gpudata)
-            f["resize"](np.uintp(src), small.gpudata, i4(sh), i4(sw), i4(dh), i4(dw), i4(g.offset_xy[1]), i4(g.offset_xy[0]),
-                        i4(g.size_hw[0]), i4(g.size_hw[1]), f4(g.step_xy[1]), f4(g.step_xy[0]), i4(spec.pad), block=blk, grid=grid(dh, dw))  # fmt: skip
+            f["resize"](
+                np.uintp(src),
+                small.gpudata,
+                i4(sh),
+                i4(sw),
+                i4(dh),
+                i4(dw),
+                i4(g.offset_xy[1]),
+                i4(g.offset_xy[0]),
+                i4(g.size_hw[0]),
+                i4(g.size_hw[1]),
+                f4(g.step_xy[1]),
+                f4(g.step_xy[0]),
+                i4(spec.pad),
+                block=blk,
+                grid=grid(dh, dw),
+            )
             n = dh * dw
             f["normalise"](small.gpudata, planes.gpudata, i4(n), block=(256, 1, 1), grid=(-(-n // 256), 1))
             if spec.dtype == "INT8":
                 f["to_int8"](
-                    planes.gpudata,
-                    typed.gpudata,
-                    i4(3 * n),
-                    f4(1 / spec.scale),
-                    block=(256, 1, 1),
-                    grid=(-(-3 * n // 256), 1),
+                    planes.gpudata, typed.gpudata, i4(3 * n), f4(1 / spec.scale), block=(256, 1, 1), grid=(-(-3 * n // 256), 1)
                 )
             else:
                 f["to_half"](planes.gpudata, typed.gpudata, i4(3 * n), block=(256, 1, 1), grid=(-(-3 * n // 256), 1))
             to = np.uintp(int(out.gpudata) + k * spec.layout.size_bytes)
             f["reorder"](
-                typed.gpudata,
-                to,
-                i4(dh),
-                i4(dw),
-                i4(row * vector),
-                i4(vector),
-                i4(size),
-                block=blk,
-                grid=grid(dh, dw, 3),
+                typed.gpudata, to, i4(dh), i4(dw), i4(row * vector), i4(vector), i4(size), block=blk, grid=grid(dh, dw, 3)
             )
 
     def timed(call, inner: int) -> float:
@@ -199,11 +195,16 @@ def gpu(case, batch: int = 16) -> dict:
     copy_us = timed(lambda: driver.memcpy_dtod_async(b.gpudata, a.gpudata, a.nbytes), 50) / batch
     steps_us = timed(steps, 5) / batch
     return {
-        "case": case[0], "batch": batch, "fused_us_per_frame": round(fused_us, 3), "copy_us_per_frame": round(copy_us, 3),
-        "steps_us_per_frame": round(steps_us, 3), "fused_over_copy": round(fused_us / copy_us, 2),
-        "steps_over_fused": round(steps_us / fused_us, 2), "largest_difference_to_steps": float(diff),
+        "case": case[0],
+        "batch": batch,
+        "fused_us_per_frame": round(fused_us, 3),
+        "copy_us_per_frame": round(copy_us, 3),
+        "steps_us_per_frame": round(steps_us, 3),
+        "fused_over_copy": round(fused_us / copy_us, 2),
+        "steps_over_fused": round(steps_us / fused_us, 2),
+        "largest_difference_to_steps": float(diff),
         "frame_and_result_bytes": touched // batch,
-    }  # fmt: skip
+    }
 
 
 def main() -> None:

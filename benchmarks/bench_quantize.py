@@ -120,9 +120,13 @@ def whole(model: Any, specs: Any, count: int) -> Dict[str, float]:
     print(done.stdout)
     cpu, peak, own, mapped = done.stdout.splitlines()[-1].split()[1:]
     return {
-        "samples": count, "quantize_cpu_s": float(cpu), "quantize_wall_s": round(seconds, 1), "peak_mib": int(peak),
-        "most_own_mib": int(own), "most_mapped_mib": int(mapped),
-    }  # fmt: skip
+        "samples": count,
+        "quantize_cpu_s": float(cpu),
+        "quantize_wall_s": round(seconds, 1),
+        "peak_mib": int(peak),
+        "most_own_mib": int(own),
+        "most_mapped_mib": int(mapped),
+    }
 
 
 def main() -> int:

@@ -139,8 +139,7 @@ def row_of(net: str, seed: int, model: Any, options: argparse.Namespace) -> Dict
     chosen = Chosen(model, calibration, judging)
     state, jobs = chosen.state, 1 if net == DETECTOR else options.jobs
     parts = [
-        Part(net, seed, options, state.reference.model, state.model, state.plan(), chosen.ranges(), k, jobs)
-        for k in range(jobs)
+        Part(net, seed, options, state.reference.model, state.model, state.plan(), chosen.ranges(), k, jobs) for k in range(jobs)
     ]
     # Spawned, not forked: ONNX Runtime has threads by now.
     with ProcessPoolExecutor(jobs, get_context("spawn")) as pool:
@@ -152,17 +151,22 @@ def row_of(net: str, seed: int, model: Any, options: argparse.Namespace) -> Dict
     lead = {n: [round(x, 5) for x in metric.difference_interval(found[n][1], own)] for n in METHODS}
     loss_db = max(db[n][i] - db["chosen"][i] for n in METHODS for i in range(len(db[n])))
     loss = max(scores[n] for n in METHODS) - scores["chosen"]
-    figures = {
-        n: {"score": round(scores[n], 4), "sqnr_db": round(found[n][0].sqnr_db, 2)} for n in ("chosen", *METHODS)
-    }
+    figures = {n: {"score": round(scores[n], 4), "sqnr_db": round(found[n][0].sqnr_db, 2)} for n in ("chosen", *METHODS)}
     return {
-        "judging": len(judging.feeds), "measured": len(own), "cpu_s": round(chosen.cpu_s, 1), "fp32": round(scores["fp32"], 4),
-        "auto": figures.pop("chosen"), "worst_group_db": round(chosen.result.channels[0].sqnr_db, 1),
-        "dead": len(chosen.result.dead), "steps": [[s.name, s.kept] for s in chosen.result.steps], "single": figures,
+        "judging": len(judging.feeds),
+        "measured": len(own),
+        "cpu_s": round(chosen.cpu_s, 1),
+        "fp32": round(scores["fp32"], 4),
+        "auto": figures.pop("chosen"),
+        "worst_group_db": round(chosen.result.channels[0].sqnr_db, 1),
+        "dead": len(chosen.result.dead),
+        "steps": [[s.name, s.kept] for s in chosen.result.steps],
+        "single": figures,
         "loss": {"score": round(loss, 4), "sqnr_db": round(loss_db, 2)},
-        "within": bool(loss_db <= MOST_DB and loss <= MOST_POINTS + 1e-9), "lead": lead,
+        "within": bool(loss_db <= MOST_DB and loss <= MOST_POINTS + 1e-9),
+        "lead": lead,
         "shown_worse": bool(max(low for low, _ in lead.values()) > MOST_POINTS),
-    }  # fmt: skip
+    }
 
 
 def main() -> int:

@@ -42,12 +42,7 @@ def figures(seed: int, repaired: bool) -> Dict[str, float]:
     started = time.process_time()
     result = quantize(case.model, samples(16, seed), QuantizeRequest(**FAST), holdout=held_out)
     cpu_s = time.process_time() - started
-    return {
-        "db": result.sqnr_db,
-        "part_db": min(part_db(case, result, held_out)),
-        "dead": len(result.dead),
-        "cpu_s": cpu_s,
-    }
+    return {"db": result.sqnr_db, "part_db": min(part_db(case, result, held_out)), "dead": len(result.dead), "cpu_s": cpu_s}
 
 
 REPAIRS = repair._apart, repair._divided
@@ -131,11 +126,15 @@ def net_row(path: Path, ranges: Dict[str, float]) -> Dict[str, Any]:
     started = time.process_time()
     result = quantize(model, calibration, QuantizeRequest(triage_samples=0, keep_apart=False), holdout=held_out)
     return {
-        "net": path.stem, "weights": "random, scaled", "outputs_db": round(result.sqnr_db, 1), "dead": len(result.dead),
-        "worst_group_db": round(result.channels[0].sqnr_db, 1), "groups": len(result.channels),
+        "net": path.stem,
+        "weights": "random, scaled",
+        "outputs_db": round(result.sqnr_db, 1),
+        "dead": len(result.dead),
+        "worst_group_db": round(result.channels[0].sqnr_db, 1),
+        "groups": len(result.channels),
         "steps": [[s.name, s.detail, s.kept, round(s.extra_us, 1)] for s in result.steps if s.name.startswith(repair.SPLIT)],
         "cpu_s": round(time.process_time() - started, 1),
-    }  # fmt: skip
+    }
 
 
 def main() -> None:
@@ -153,17 +152,20 @@ def main() -> None:
                 found[KINDS[seed % len(KINDS)]][mended].append(of)
     rows: List[Dict[str, Any]] = []
     for kind, (plain, repaired) in found.items() if options.count else ():
-        rows.append({
-            "heads": kind, "count": len(plain),
-            "dead_without": sum(f["part_db"] < 6 for f in plain),
-            "dead_without_unsaid": sum(f["part_db"] < 6 and not f["dead"] for f in plain),
-            "dead": sum(f["part_db"] < 6 for f in repaired),
-            "dead_above_20_db": sum(f["part_db"] < 6 and f["db"] > 20 and not f["dead"] for f in repaired),
-            "refused": sum(bool(f["dead"]) for f in repaired),
-            "worst_part_db": round(min(f["part_db"] for f in repaired), 1),
-            "outputs_db_without": round(min(f["db"] for f in plain), 1),
-            "cpu_s_per_head": round(sum(f["cpu_s"] for f in repaired) / len(repaired), 2),
-        })  # fmt: skip
+        rows.append(
+            {
+                "heads": kind,
+                "count": len(plain),
+                "dead_without": sum(f["part_db"] < 6 for f in plain),
+                "dead_without_unsaid": sum(f["part_db"] < 6 and not f["dead"] for f in plain),
+                "dead": sum(f["part_db"] < 6 for f in repaired),
+                "dead_above_20_db": sum(f["part_db"] < 6 and f["db"] > 20 and not f["dead"] for f in repaired),
+                "refused": sum(bool(f["dead"]) for f in repaired),
+                "worst_part_db": round(min(f["part_db"] for f in repaired), 1),
+                "outputs_db_without": round(min(f["db"] for f in plain), 1),
+                "cpu_s_per_head": round(sum(f["cpu_s"] for f in repaired) / len(repaired), 2),
+            }
+        )
     if options.nets:
         for name, ranges in NETS.items():
             rows.append(net_row(options.nets / f"{name}.onnx", ranges))

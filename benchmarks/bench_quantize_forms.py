@@ -57,9 +57,15 @@ def by_onnxruntime(path: Path, folder: Path) -> Tuple[str, Path]:
 
     out = folder / f"{path.stem}_ort.onnx"
     quantize_static(
-        str(path), str(out), Reader(), quant_format=QuantFormat.QDQ, per_channel=True, activation_type=QuantType.QInt8,
-        weight_type=QuantType.QInt8, extra_options={"ActivationSymmetric": True, "WeightSymmetric": True},
-    )  # fmt: skip
+        str(path),
+        str(out),
+        Reader(),
+        quant_format=QuantFormat.QDQ,
+        per_channel=True,
+        activation_type=QuantType.QInt8,
+        weight_type=QuantType.QInt8,
+        extra_options={"ActivationSymmetric": True, "WeightSymmetric": True},
+    )
     return f"ONNX Runtime {onnxruntime.__version__}", out
 
 
@@ -70,9 +76,14 @@ def by_modelopt(path: Path, folder: Path) -> Tuple[str, Path]:
     model = onnx.load(str(path))
     out = folder / f"{path.stem}_modelopt.onnx"
     quantize(
-        str(path), quantize_mode="int8", calibration_data={model.graph.input[0].name: inputs(model, 8)},
-        calibration_method="max", calibration_eps=["cpu"], high_precision_dtype="fp32", output_path=str(out),
-    )  # fmt: skip
+        str(path),
+        quantize_mode="int8",
+        calibration_data={model.graph.input[0].name: inputs(model, 8)},
+        calibration_method="max",
+        calibration_eps=["cpu"],
+        high_precision_dtype="fp32",
+        output_path=str(out),
+    )
     return f"ModelOpt {modelopt.__version__}", out
 
 
@@ -98,9 +109,14 @@ def by_torch(folder: Path) -> Tuple[str, Path]:
     torch.manual_seed(0)
     out = folder / "torch.onnx"
     torch.onnx.export(
-        Net().eval(), (torch.zeros(1, 3, 16, 16),), str(out), opset_version=17, dynamo=False, input_names=["x"],
+        Net().eval(),
+        (torch.zeros(1, 3, 16, 16),),
+        str(out),
+        opset_version=17,
+        dynamo=False,
+        input_names=["x"],
         output_names=["y"],
-    )  # fmt: skip
+    )
     return f"PyTorch {torch.__version__}", out
 
 
@@ -137,9 +153,12 @@ def round_trip(path: Path) -> Dict[str, Any]:
         got = open_session(back.SerializeToString()).run(None, feed)
         equal[".".join(map(str, trt))] = all(np.array_equal(w, g) for w, g in zip(want, got))
     return {
-        "pairs": stripped.pairs, "weights": stripped.weights, "fp16_nodes": len(stripped.fp16_nodes), "releases": equal,
+        "pairs": stripped.pairs,
+        "weights": stripped.weights,
+        "fp16_nodes": len(stripped.fp16_nodes),
+        "releases": equal,
         "equal": all(equal.values()),
-    }  # fmt: skip
+    }
 
 
 def covered(path: Path) -> Dict[str, Any]:

@@ -82,11 +82,13 @@ def builds(calibration: Samples, held_out: Samples, metric: Any) -> Any:
             cpu_s = time.process_time() - began
             answer = scored(Path(folder) / f"search{search}", held_out, metric)
             yield {
-                "options": "build --calib-search" if search else "build", "cpu_s": round(cpu_s, 1),
-                "judged_on": held_out.detail, "map50_95_fp32": round(answer.against.value, 4),
+                "options": "build --calib-search" if search else "build",
+                "cpu_s": round(cpu_s, 1),
+                "judged_on": held_out.detail,
+                "map50_95_fp32": round(answer.against.value, 4),
                 "map50_95_int8": round(answer.score.value, 4),
                 "difference": [round(value, 5) for value in answer.difference],
-            }  # fmt: skip
+            }
 
 
 def main() -> int:
@@ -123,16 +125,20 @@ def main() -> int:
         drop = answer.difference[0]
         rows.append(
             {
-                "options": name, "decided_on": result.holdout, "sqnr_db": round(result.sqnr_db, 2),
+                "options": name,
+                "decided_on": result.holdout,
+                "sqnr_db": round(result.sqnr_db, 2),
                 "methods_db": {method: round(db, 2) for method, db in result.methods.items()},
                 "steps": [[s.name, s.detail, round(s.before_db, 2), round(s.sqnr_db, 2), s.kept] for s in result.steps],
                 "fp16_layers": len(result.precisions),
                 "predicted_dla_us": [round(result.predicted_us["int8"], 1), round(result.predicted_us["extra"], 1)],
-                "judged_on": judge.detail, "map50_95_fp32": round(answer.against.value, 4),
+                "judged_on": judge.detail,
+                "map50_95_fp32": round(answer.against.value, 4),
                 "map50_95_int8": round(answer.score.value, 4),
-                "difference": [round(value, 5) for value in answer.difference], "within": drop >= -MOST_DROP,
+                "difference": [round(value, 5) for value in answer.difference],
+                "within": drop >= -MOST_DROP,
             }
-        )  # fmt: skip
+        )
         print(json.dumps(rows[-1]), flush=True)
     if options.out:
         write_rows(options.out, rows, calibration=options.calibration)

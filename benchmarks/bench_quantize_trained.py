@@ -48,8 +48,10 @@ def row_of(model: Any, data: Tuple[Samples, Samples]) -> Dict[str, Any]:
     fp32, int8 = (round(s.value, 4) for s in result.scores)
     row = {
         "methods_db": {name: round(db, 1) for name, db in result.methods.items()},
-        "sqnr_db": round(result.sqnr_db, 1), "top1_fp32": fp32, "top1_int8": int8,
-    }  # fmt: skip
+        "sqnr_db": round(result.sqnr_db, 1),
+        "top1_fp32": fp32,
+        "top1_int8": int8,
+    }
     row["auto_holds"] = (
         result.methods["auto"] >= max(result.methods.values()) - MOST_DB
         and result.sqnr_db >= LEAST_DB

@@ -33,13 +33,22 @@ CHECK = [*EDGEDLA, "check", *TARGET, "--fail-on", "never"]
 FORMS = {"json": ["--format", "json"], "text": [], "INT8 text": ["--precision", "int8"], "text with cost": ["--cost"]}
 #: (network, form, at most so many times load and shape inference)
 CHECKS = (
-    ("one", "json", 1.0), ("one", "text", 1.3), ("one", "INT8 text", 1.3),
-    ("tv_resnet50", "json", 0.8), ("tv_resnet50", "text", 1.2), ("tv_resnet50", "INT8 text", 2.2),
-    ("yolo_yolov8n", "json", None), ("yolo_yolov8n", "text", 2.2), ("yolo_yolov8n", "INT8 text", 3.5),
-    ("tv_swin_t", "json", 2.3), ("tv_swin_t", "text", 2.5),
-    ("tv_efficientnet_b0", "text", None), ("tv_efficientnet_b0", "INT8 text", 2.5),
-    ("chain1000", "json", None), ("chain1000", "text with cost", 3.0),
-)  # fmt: skip
+    ("one", "json", 1.0),
+    ("one", "text", 1.3),
+    ("one", "INT8 text", 1.3),
+    ("tv_resnet50", "json", 0.8),
+    ("tv_resnet50", "text", 1.2),
+    ("tv_resnet50", "INT8 text", 2.2),
+    ("yolo_yolov8n", "json", None),
+    ("yolo_yolov8n", "text", 2.2),
+    ("yolo_yolov8n", "INT8 text", 3.5),
+    ("tv_swin_t", "json", 2.3),
+    ("tv_swin_t", "text", 2.5),
+    ("tv_efficientnet_b0", "text", None),
+    ("tv_efficientnet_b0", "INT8 text", 2.5),
+    ("chain1000", "json", None),
+    ("chain1000", "text with cost", 3.0),
+)
 FIXES = (("yolo_yolov8n", 1.3), ("tv_resnet50", 1.0), ("tv_swin_t", 1.0))
 #: A session's first result, as its user would write it.
 SESSION = """
@@ -162,13 +171,7 @@ def main() -> int:
                 kept = "" if limit is None else f" (at most {limit:g}: {'kept' if ratio <= limit else 'MISSED'})"
                 print(f"{title:52} {ours:9.4f} s / {other:9.4f} s = {ratio:6.2f}{kept}", flush=True)
                 found.append(
-                    {
-                        "row": title,
-                        "cpu_s": round(ours, 5),
-                        "other_s": round(other, 5),
-                        "ratio": round(ratio, 2),
-                        "limit": limit,
-                    }
+                    {"row": title, "cpu_s": round(ours, 5), "other_s": round(other, 5), "ratio": round(ratio, 2), "limit": limit}
                 )
     if a.out:
         document = {"provenance": provenance(("numpy", "onnx", "onnxruntime", "opencv-python-headless")), "rows": found}

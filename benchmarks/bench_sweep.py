@@ -63,9 +63,13 @@ def scaling(models: Sequence[str], repeat: int) -> Dict[str, Any]:
             used[jobs].append(children_cpu_s() - before)
     one, two = min(times[1]), min(times[2])
     return {
-        "tasks": len(wanted), "one_worker_s": round(one, 2), "two_workers_s": round(two, 2), "scaling": round(one / two, 3),
-        "one_worker_cpu_s": round(min(used[1]), 2), "two_workers_cpu_s": round(min(used[2]), 2),
-    }  # fmt: skip
+        "tasks": len(wanted),
+        "one_worker_s": round(one, 2),
+        "two_workers_s": round(two, 2),
+        "scaling": round(one / two, 3),
+        "one_worker_cpu_s": round(min(used[1]), 2),
+        "two_workers_cpu_s": round(min(used[2]), 2),
+    }
 
 
 def children_cpu_s() -> float:
@@ -75,9 +79,7 @@ def children_cpu_s() -> float:
 
 def cpu_s(*pids: int) -> float:
     """CPU seconds of processes so far, all threads (/proc/PID/task/*/schedstat: nanoseconds)."""
-    return sum(
-        int(path.read_text().split()[0]) / 1e9 for pid in pids for path in Path(f"/proc/{pid}/task").glob("*/schedstat")
-    )
+    return sum(int(path.read_text().split()[0]) / 1e9 for pid in pids for path in Path(f"/proc/{pid}/task").glob("*/schedstat"))
 
 
 def overhead(model: str, blocks: int) -> Dict[str, Any]:
@@ -124,10 +126,16 @@ def on_dask(models: Sequence[str], jobs: int, folder: Path) -> Dict[str, Any]:
 
     def start(log: Path, *words: str) -> None:
         with open(log, "wb") as f:
-            processes.append(subprocess.Popen(
-                [sys.executable, "-m", *words], stdout=f, stderr=f, cwd=folder, start_new_session=True,
-                env={**os.environ, "PYTHONPATH": str(ROOT), "DASK_DISTRIBUTED__WORKER__DAEMON": "False"},
-            ))  # fmt: skip
+            processes.append(
+                subprocess.Popen(
+                    [sys.executable, "-m", *words],
+                    stdout=f,
+                    stderr=f,
+                    cwd=folder,
+                    start_new_session=True,
+                    env={**os.environ, "PYTHONPATH": str(ROOT), "DASK_DISTRIBUTED__WORKER__DAEMON": "False"},
+                )
+            )
 
     def said(log: Path, pattern: str) -> str:
         for _ in range(600):
@@ -143,9 +151,7 @@ def on_dask(models: Sequence[str], jobs: int, folder: Path) -> Dict[str, Any]:
         address = said(log, r"Scheduler at:\s+(tcp://\S+)")
         for k in range(2):
             log = folder / f"worker{k}.log"
-            start(
-                log, "distributed.cli.dask_worker", address, "--nthreads", "1", "--no-dashboard", "--host", "127.0.0.1"
-            )
+            start(log, "distributed.cli.dask_worker", address, "--nthreads", "1", "--no-dashboard", "--host", "127.0.0.1")
             said(log, r"Registered to:\s+(tcp://\S+)")
         killed: List[int] = []
 
@@ -161,9 +167,13 @@ def on_dask(models: Sequence[str], jobs: int, folder: Path) -> Dict[str, Any]:
             process.kill()
             process.wait()
     return {
-        "tasks": len(wanted), "platforms": len(platforms), "killed_after_rows": killed[0], "local_s": round(local_s, 1),
-        "dask_s": round(dask_s, 1), "equal_bytes": to_jsonl(local) == to_jsonl(spread),
-    }  # fmt: skip
+        "tasks": len(wanted),
+        "platforms": len(platforms),
+        "killed_after_rows": killed[0],
+        "local_s": round(local_s, 1),
+        "dask_s": round(dask_s, 1),
+        "equal_bytes": to_jsonl(local) == to_jsonl(spread),
+    }
 
 
 def in_browser(models: Sequence[str], folder: Path, rows_wanted: int) -> Dict[str, Any]:
@@ -174,10 +184,7 @@ def in_browser(models: Sequence[str], folder: Path, rows_wanted: int) -> Dict[st
     from edgedla.sweep.row import COLUMNS
 
     rows = run_sweep(tasks(models, ("agx-orin-64gb", "xavier-nx-8gb")), limits=Limits(), jobs=2)
-    many = [
-        {**rows[k % len(rows)], "model": f"zoo{k // len(rows)}/{rows[k % len(rows)]['model']}"}
-        for k in range(rows_wanted)
-    ]
+    many = [{**rows[k % len(rows)], "model": f"zoo{k // len(rows)}/{rows[k % len(rows)]['model']}"} for k in range(rows_wanted)]
     page = folder / "sweep.html"
     page.write_text(sweep_page(many, COLUMNS, {}), encoding="utf-8")
     shown = "document.querySelectorAll('tbody tr').length"
@@ -187,19 +194,22 @@ def in_browser(models: Sequence[str], folder: Path, rows_wanted: int) -> Dict[st
         before = browser.ask(shown)
         type_in = "box.value = 'resnet'; box.dispatchEvent(new Event('input', {bubbles: true}))"
         searched = seconds(
-            lambda: browser.ask(
-                f"(() => {{ const box = document.querySelector('input'); {type_in}; return {drawn}; }})()"
-            )
+            lambda: browser.ask(f"(() => {{ const box = document.querySelector('input'); {type_in}; return {drawn}; }})()")
         )
         after = browser.ask(shown)
         click = "document.querySelectorAll('th button, th')[3].click()"
         sorted_s = seconds(lambda: browser.ask(f"(() => {{ {click}; return {drawn}; }})()"))
         errors = list(browser.console)
     return {
-        "rows": rows_wanted, "page_mb": round(page.stat().st_size / 1e6, 2), "load_ms": round(1e3 * loaded),
-        "filter_ms": round(1e3 * searched), "sort_ms": round(1e3 * sorted_s), "rows_drawn_before": before,
-        "rows_drawn_after": after, "errors": errors,
-    }  # fmt: skip
+        "rows": rows_wanted,
+        "page_mb": round(page.stat().st_size / 1e6, 2),
+        "load_ms": round(1e3 * loaded),
+        "filter_ms": round(1e3 * searched),
+        "sort_ms": round(1e3 * sorted_s),
+        "rows_drawn_before": before,
+        "rows_drawn_after": after,
+        "errors": errors,
+    }
 
 
 def main() -> None:
@@ -215,8 +225,10 @@ def main() -> None:
     given = parser.parse_args()
     models = find_models(given.models)
     figures: Dict[str, Any] = {
-        "python": sys.version.split()[0], "cores": len(os.sched_getaffinity(0)), "load_before": os.getloadavg()[0],
-    }  # fmt: skip
+        "python": sys.version.split()[0],
+        "cores": len(os.sched_getaffinity(0)),
+        "load_before": os.getloadavg()[0],
+    }
     resnet = next(m for m in models if given.resnet in m)
     chosen = given.only.split(",") if given.only else ["scaling", "overhead"]
     with tempfile.TemporaryDirectory() as temporary:

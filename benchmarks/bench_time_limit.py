@@ -123,13 +123,8 @@ def row_of(name: str, objective: str, files: List[Path], limit_s: float) -> Dict
         row["error"] = done.stderr.strip().splitlines()[-1:]
     else:
         document = json.loads(done.stdout)
-        proof, field = (
-            document["proof"],
-            {"throughput": "period", "makespan": "makespan_us"}.get(objective, "latency"),
-        )
-        reached = [
-            b[field]["latency_us"] if field != "makespan_us" else b[field] for b in document["baselines"] if b["legal"]
-        ]
+        proof, field = (document["proof"], {"throughput": "period", "makespan": "makespan_us"}.get(objective, "latency"))
+        reached = [b[field]["latency_us"] if field != "makespan_us" else b[field] for b in document["baselines"] if b["legal"]]
         best = min(reached, default=None)
         row.update(value=round(proof["value"], 4), gap=round(proof["gap"], 6), best_baseline=best)
     print(json.dumps(row), flush=True)
@@ -141,20 +136,14 @@ def main() -> None:
     parser.add_argument("nets", type=Path, nargs="?")
     parser.add_argument("--limits", default="1,5,10,30")
     parser.add_argument("--only", default="", help="names of networks, or pairs")
-    parser.add_argument(
-        "--merge", type=Path, nargs="+", metavar="PART", help="join the files of parts; nothing is placed"
-    )
+    parser.add_argument("--merge", type=Path, nargs="+", metavar="PART", help="join the files of parts; nothing is placed")
     parser.add_argument("--measured", default="", help="commit and machine of the parts, for the joined file")
     parser.add_argument("-o", "--output", type=Path)
     a = parser.parse_args()
     if a.merge:
         documents = [json.loads(file.read_text()) for file in a.merge]
         rows = [row for document in documents for row in document["rows"]]
-        head = {
-            **documents[0],
-            "command": "python benchmarks/bench_time_limit.py NETS (in parts)",
-            "measured": a.measured,
-        }
+        head = {**documents[0], "command": "python benchmarks/bench_time_limit.py NETS (in parts)", "measured": a.measured}
         for key in ("commit", "rows"):
             del head[key]
     elif a.nets is None or not a.nets.is_dir():

@@ -64,8 +64,10 @@ def row(file: str, board: str, precision: str) -> dict[str, object]:
         asked = edgedla.place(graph, target=board, precision=precision, objective=split.name, time_limit_s=PLACE_S)
         best = worth.way(split.name)
         assert best is not None
-        pairs = {"latency": (asked.figures.latency.latency_us, best.cost.latency_us),
-                 "energy": (asked.figures.energy.energy_mj, best.cost.energy_mj)}  # fmt: skip
+        pairs = {
+            "latency": (asked.figures.latency.latency_us, best.cost.latency_us),
+            "energy": (asked.figures.energy.energy_mj, best.cost.energy_mj),
+        }
         found_value, promised = pairs[split.name]
         failed += "" if found_value <= promised * 1.01 else "d"
         gain = f"{promised / found_value:.4f}"
@@ -74,11 +76,20 @@ def row(file: str, board: str, precision: str) -> dict[str, object]:
         gain = f"{found / most.fps:.4f}"
     axes = {a.name: f"{a.ratio:.3f} [{a.low:.3f} {a.high:.3f}]" for a in said.axes}
     return {
-        "model": Path(file).stem, "board": board, "precision": precision, "word": said.word, **axes,
-        "fps_check": round(most.fps, 1), "fps_place": round(found, 1), "share": round(most.fps / found, 4),
-        "proven_within": round(most.gap, 4), "next": split.name if split else "nothing", "next_over_promise": gain,
-        **{letter: "FAIL" if letter in failed else "ok" for letter in "abcd"}, "cost_cpu_s": round(spent, 2),
-    }  # fmt: skip
+        "model": Path(file).stem,
+        "board": board,
+        "precision": precision,
+        "word": said.word,
+        **axes,
+        "fps_check": round(most.fps, 1),
+        "fps_place": round(found, 1),
+        "share": round(most.fps / found, 4),
+        "proven_within": round(most.gap, 4),
+        "next": split.name if split else "nothing",
+        "next_over_promise": gain,
+        **{letter: "FAIL" if letter in failed else "ok" for letter in "abcd"},
+        "cost_cpu_s": round(spent, 2),
+    }
 
 
 def safe(task: tuple[str, str, str]) -> dict[str, object]:

@@ -28,9 +28,7 @@ def write_table(rows: Sequence[Mapping[str, Any]], out: Path, made_by: Mapping[s
     lines.append("a level makes worse: " + ("; ".join(offences) or "nothing"))
     crashes = [f"{r['net']} {r['config']}" for r in rows for x in levels_of(r) if "crash" in x]
     lines.append("crashes: " + (", ".join(crashes) or "none"))
-    write_atomic(
-        out, json.dumps({**made_by, "rows": list(rows), "worse": offences, "crashes": crashes}, indent=1) + "\n"
-    )
+    write_atomic(out, json.dumps({**made_by, "rows": list(rows), "worse": offences, "crashes": crashes}, indent=1) + "\n")
     write_atomic(out.with_suffix(".txt"), "\n".join(lines) + "\n")
 
 

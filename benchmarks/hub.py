@@ -53,9 +53,16 @@ def page(every: Mapping[str, Any]) -> str:
         f = r["figures"]
         loadables = f"{f['loadables_before']} to {f['loadables']}"
         cells = (
-            name, r["task"], r["input"], f"{r['target']}, {r['precision']}", loadables, f["layers_gpu"], f"{f['ms']:g}",
-            f"{f['gpu_ms']:g}", r["int8_loss"],
-        )  # fmt: skip
+            name,
+            r["task"],
+            r["input"],
+            f"{r['target']}, {r['precision']}",
+            loadables,
+            f["layers_gpu"],
+            f"{f['ms']:g}",
+            f"{f['gpu_ms']:g}",
+            r["int8_loss"],
+        )
         rows.append(f"| {' | '.join(map(str, cells))} |\n")
     return _HEAD + "".join(rows) + _TAIL
 
@@ -76,9 +83,12 @@ def figures(recipe: Mapping[str, Any], folder: Path) -> Dict[str, Any]:
     axis = after.to_dict()["worth"]["headlines"][0]["axes"][0]
     assert axis["name"] == "time", axis
     return {
-        "loadables_before": before.totals.regions, "loadables": after.totals.regions, "layers_gpu": after.totals.layers_gpu,
-        "ms": float(f"{axis['value'] / 1000:.3g}"), "gpu_ms": float(f"{axis['base'] / 1000:.3g}"),
-    }  # fmt: skip
+        "loadables_before": before.totals.regions,
+        "loadables": after.totals.regions,
+        "layers_gpu": after.totals.layers_gpu,
+        "ms": float(f"{axis['value'] / 1000:.3g}"),
+        "gpu_ms": float(f"{axis['base'] / 1000:.3g}"),
+    }
 
 
 def main() -> None:

@@ -32,8 +32,22 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "mutants.json"
-COPIED = ("edgedla", "rules", "tests", "examples", "jetson", "docs", "benchmarks", "pyproject.toml", "README.md", "CHANGELOG.md",
-          "CONTRIBUTING.md", "SECURITY.md", "LICENSE", "Makefile")  # fmt: skip
+COPIED = (
+    "edgedla",
+    "rules",
+    "tests",
+    "examples",
+    "jetson",
+    "docs",
+    "benchmarks",
+    "pyproject.toml",
+    "README.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+    "LICENSE",
+    "Makefile",
+)
 PYTEST = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist"]
 
 
@@ -45,10 +59,31 @@ def rooms() -> Dict[str, Tuple[Path, Path]]:
 
 # --- Mutants
 
-COMPARED = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
-            ast.In: ast.NotIn, ast.NotIn: ast.In, ast.Is: ast.IsNot, ast.IsNot: ast.Is}  # fmt: skip
-COMPUTED = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.FloorDiv: ast.Mult, ast.Mod: ast.Mult,
-            ast.Pow: ast.Mult, ast.LShift: ast.RShift, ast.RShift: ast.LShift, ast.BitAnd: ast.BitOr, ast.BitOr: ast.BitAnd}  # fmt: skip
+COMPARED = {
+    ast.Lt: ast.LtE,
+    ast.LtE: ast.Lt,
+    ast.Gt: ast.GtE,
+    ast.GtE: ast.Gt,
+    ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq,
+    ast.In: ast.NotIn,
+    ast.NotIn: ast.In,
+    ast.Is: ast.IsNot,
+    ast.IsNot: ast.Is,
+}
+COMPUTED = {
+    ast.Add: ast.Sub,
+    ast.Sub: ast.Add,
+    ast.Mult: ast.Div,
+    ast.Div: ast.Mult,
+    ast.FloorDiv: ast.Mult,
+    ast.Mod: ast.Mult,
+    ast.Pow: ast.Mult,
+    ast.LShift: ast.RShift,
+    ast.RShift: ast.LShift,
+    ast.BitAnd: ast.BitOr,
+    ast.BitOr: ast.BitAnd,
+}
 ENDS = (ast.Raise, ast.Return, ast.Continue, ast.Break)
 
 
@@ -99,9 +134,7 @@ def named_mutants(path: Path) -> List[Mutant]:
         before = text[: text.index(row["old"])]
         start, line = len(before.encode()), before.count("\n") + 1 + (row["old"][0] == "\n")
         source = " ".join(row["old"].split())[:80]
-        found.append(
-            Mutant(row["path"], line, start, start + len(row["old"].encode()), row["new"], _around(text, line), source)
-        )
+        found.append(Mutant(row["path"], line, start, start + len(row["old"].encode()), row["new"], _around(text, line), source))
     return found
 
 
@@ -115,9 +148,7 @@ def _around(text: str, line: int) -> Optional[Tuple[int, str]]:
     return max(inside, default=None)
 
 
-def _changes(
-    node: ast.AST, function: Optional[Tuple[int, str]]
-) -> Iterator[Tuple[ast.AST, str, Optional[Tuple[int, str]]]]:
+def _changes(node: ast.AST, function: Optional[Tuple[int, str]]) -> Iterator[Tuple[ast.AST, str, Optional[Tuple[int, str]]]]:
     """(node, what stands there instead, function) of every mutant below a node. Annotations, f-strings, docstrings, decorators
     and what is logged or raised stay as they are."""
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
@@ -137,11 +168,7 @@ def _changes(
         yield node.test, "False", function
     if isinstance(node, ast.Assign) and function is not None and not isinstance(node.value, ast.Constant):
         yield node.value, "None", function
-    if (
-        isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and getattr(node.func.value, "id", "") == "log"
-    ):
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and getattr(node.func.value, "id", "") == "log":
         return
     for new in _instead(node):
         yield node, f"({new})" if isinstance(node, (ast.Compare, ast.BinOp, ast.BoolOp)) else new, function
@@ -164,9 +191,7 @@ def _instead(node: ast.AST) -> List[str]:
         return [
             ast.unparse(
                 ast.Compare(
-                    node.left,
-                    [COMPARED[type(op)]() if i == 0 else op for i, op in enumerate(node.ops)],
-                    node.comparators,
+                    node.left, [COMPARED[type(op)]() if i == 0 else op for i, op in enumerate(node.ops)], node.comparators
                 )
             )
         ]
@@ -199,9 +224,7 @@ def _begin() -> None:
         return
     if monitoring.get_tool(3) is None:
         monitoring.use_tool_id(3, "mutants")
-        monitoring.register_callback(
-            3, monitoring.events.PY_START, lambda code, _: (_note(code), monitoring.DISABLE)[1]
-        )
+        monitoring.register_callback(3, monitoring.events.PY_START, lambda code, _: (_note(code), monitoring.DISABLE)[1])
         monitoring.set_events(3, monitoring.events.PY_START)
     monitoring.restart_events()
 
@@ -244,9 +267,7 @@ class Copies:
         for n in range(1, jobs):
             self.free.put(Path(shutil.copytree(first, folder / str(n) / "edgedla", symlinks=True)))
 
-    def run(
-        self, command: Sequence[str], timeout_s: float, mutant: Optional[Mutant] = None, **environment: str
-    ) -> Optional[int]:
+    def run(self, command: Sequence[str], timeout_s: float, mutant: Optional[Mutant] = None, **environment: str) -> Optional[int]:
         """The exit code of a command in one of them, with the mutant in its file; None if it does not end in time.
 
         Raises:
@@ -269,9 +290,14 @@ class Copies:
             if mutant:
                 path.write_bytes(data[: mutant.start] + mutant.text.encode() + data[mutant.end :])
             done = subprocess.Popen(
-                command, cwd=at, env=variables, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                command,
+                cwd=at,
+                env=variables,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
                 start_new_session=True,
-            )  # fmt: skip
+            )
             try:
                 return done.wait(timeout_s)
             except subprocess.TimeoutExpired:
@@ -394,12 +420,9 @@ def measure(copies: Copies, pool: ThreadPoolExecutor, options: argparse.Namespac
         if options.map is not None:
             options.map.write_bytes(gzip.compress(json.dumps(tests).encode()))
     print(f"{sum(map(len, tests.values()))} tests pass, {time.monotonic() - began:.0f} s", flush=True)
-    every = {
-        room: [m for path in sorted(rooms()[room][0].rglob("*.py")) for m in mutants_of(path)] for room in options.rooms
-    }
+    every = {room: [m for path in sorted(rooms()[room][0].rglob("*.py")) for m in mutants_of(path)] for room in options.rooms}
     sampled = {
-        r: random.Random(f"{options.seed} {r}").sample(every[r], min(options.sample, len(every[r])))
-        for r in options.rooms
+        r: random.Random(f"{options.seed} {r}").sample(every[r], min(options.sample, len(every[r]))) for r in options.rooms
     }
     if options.again is not None:
         sampled = left_of(options.again, every)
@@ -421,9 +444,7 @@ def measure(copies: Copies, pool: ThreadPoolExecutor, options: argparse.Namespac
     by_hand = [(m, answer) for (_, m), answer in answers[: len(named)] if answer]
     found: Dict[str, Any] = {
         "rooms": [
-            row_of(
-                room, len(every[room]), tests[room], {m: a for (r, m), a in answers[len(named) :] if r == room and a}
-            )
+            row_of(room, len(every[room]), tests[room], {m: a for (r, m), a in answers[len(named) :] if r == room and a})
             for room in options.rooms
         ]
     }
@@ -445,25 +466,14 @@ def main() -> None:
     parser.add_argument("--rooms", nargs="*", choices=sorted(rooms()), default=sorted(rooms()))
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 2)
-    parser.add_argument(
-        "--again", type=Path, help="only those that no test noticed in this result; --sample is not read"
-    )
+    parser.add_argument("--again", type=Path, help="only those that no test noticed in this result; --sample is not read")
     parser.add_argument("--tests", nargs="*", default=[], metavar="FILE", help="only these files of the rooms' tests")
     parser.add_argument("--map", type=Path, help="which tests reach what: read where it is there, else written")
+    parser.add_argument("--map-s", type=float, default=600.0, help="seconds that one file of tests may take in the first run")
+    parser.add_argument("--most-s", type=float, default=60.0, help="seconds of tests for one mutant; the quickest come first")
+    parser.add_argument("--whole-s", type=float, default=60.0, help="seconds of further tests for what survives the first ones")
     parser.add_argument(
-        "--map-s", type=float, default=600.0, help="seconds that one file of tests may take in the first run"
-    )
-    parser.add_argument(
-        "--most-s", type=float, default=60.0, help="seconds of tests for one mutant; the quickest come first"
-    )
-    parser.add_argument(
-        "--whole-s", type=float, default=60.0, help="seconds of further tests for what survives the first ones"
-    )
-    parser.add_argument(
-        "--limit-s",
-        type=float,
-        default=0.0,
-        help="seconds of the whole; what is not done by then does not count; 0: no limit",
+        "--limit-s", type=float, default=0.0, help="seconds of the whole; what is not done by then does not count; 0: no limit"
     )
     parser.add_argument("--commit", default="", help="of the measured tree, where it is no checkout")
     parser.add_argument("-o", "--output", type=Path, default=RESULTS)
@@ -471,19 +481,15 @@ def main() -> None:
     git = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False)
     head = {
         "what": "share of sampled mutants that the tests of their own room notice",
-        "commit": options.commit or git.stdout.strip(), "python": platform.python_version(), "seed": options.seed,
-    }  # fmt: skip
+        "commit": options.commit or git.stdout.strip(),
+        "python": platform.python_version(),
+        "seed": options.seed,
+    }
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(options.jobs) as pool:
         found = measure(Copies(Path(folder), options.jobs, options.limit_s), pool, options, Path(folder))
     rows = found["rooms"]
     sampled, killed = sum(r["sampled"] for r in rows), sum(r["killed"] for r in rows)
-    document = {
-        **head,
-        "sampled": sampled,
-        "killed": killed,
-        "score": round(killed / max(sampled, 1), 3),
-        **found,
-    }
+    document = {**head, "sampled": sampled, "killed": killed, "score": round(killed / max(sampled, 1), 3), **found}
     options.output.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     print(f"{killed} of {sampled} mutants killed ({killed / max(sampled, 1):.0%}); {options.output}")
 

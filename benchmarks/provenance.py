@@ -36,8 +36,10 @@ def provenance(packages: Sequence[str] = ("numpy", "onnx", "onnxruntime")) -> Di
     changed = " with changes" if git("status", "--porcelain", "--untracked-files=no") else ""
     return {
         "command": " ".join(["python", f"benchmarks/{script}", *arguments]),
-        "commit": (git("rev-parse", "--short", "HEAD") or "unknown") + changed, "machine": machine, "versions": versions,
-    }  # fmt: skip
+        "commit": (git("rev-parse", "--short", "HEAD") or "unknown") + changed,
+        "machine": machine,
+        "versions": versions,
+    }
 
 
 def _processor() -> str:
@@ -45,9 +47,7 @@ def _processor() -> str:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
         return platform.processor() or "unknown processor"
-    return next(
-        (line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown processor"
-    )
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown processor")
 
 
 def loop_seconds(times: int = 5) -> float:

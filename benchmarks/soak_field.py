@@ -177,9 +177,7 @@ class World:
 
     def _rtsp(self, until_s: float, stop: bool = False) -> None:
         address = f"rtspsrc location=rtsp://127.0.0.1:{self.ports['out']}/made protocols=tcp ! fakesink".split()
-        process = subprocess.Popen(
-            ["gst-launch-1.0", "-q", *address], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
+        process = subprocess.Popen(["gst-launch-1.0", "-q", *address], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         if stop:
             time.sleep(3)
             process.send_signal(signal.SIGSTOP)

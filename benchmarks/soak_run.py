@@ -70,15 +70,7 @@ def soak(minutes: float, rate: float) -> Dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="soak-run-") as name, contextlib.ExitStack() as stack:
         folder, broker = Path(name), free_port()
         os.environ["XDG_CACHE_HOME"] = str(folder / "cache")
-        build = [
-            sys.executable,
-            "-m",
-            "edgedla",
-            "build",
-            str(DETECTOR / "shapes_detector.onnx"),
-            "--precision",
-            "fp16",
-        ]
+        build = [sys.executable, "-m", "edgedla", "build", str(DETECTOR / "shapes_detector.onnx"), "--precision", "fp16"]
         subprocess.run([*build, "-o", str(folder / "detector")], check=True, capture_output=True)
         film = [str(DETECTOR / "make_data.py"), str(folder), "--frames", str(FILM_FRAMES)]
         subprocess.run([sys.executable, *film], check=True, capture_output=True)

@@ -92,8 +92,12 @@ def sample(pid: int) -> Dict[str, int]:
     status = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines() if ":" in line)
     with contextlib.suppress(OSError):
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-        return {"rss_kb": int(status["VmRSS"].split()[0]), "threads": int(status["Threads"]),
-                "files": len(os.listdir(f"/proc/{pid}/fd")), "children": len(children)}  # fmt: skip
+        return {
+            "rss_kb": int(status["VmRSS"].split()[0]),
+            "threads": int(status["Threads"]),
+            "files": len(os.listdir(f"/proc/{pid}/fd")),
+            "children": len(children),
+        }
     return {"rss_kb": int(status["VmRSS"].split()[0]), "threads": int(status["Threads"]), "files": 0, "children": 0}
 
 
@@ -181,9 +185,7 @@ def main() -> int:
     began = time.monotonic()
     with open(work / "log", "w") as log:
         run = subprocess.Popen(
-            [sys.executable, "-m", "edgedla", "run", "p.yaml", "--format", "json", "-o", "summary.json"],
-            cwd=work,
-            stderr=log,
+            [sys.executable, "-m", "edgedla", "run", "p.yaml", "--format", "json", "-o", "summary.json"], cwd=work, stderr=log
         )
         disturber.start()
         while time.monotonic() - began < given.minutes * 60 and run.poll() is None:
@@ -227,8 +229,10 @@ def judge(
     broken: List[str] = []
     # The first third is the start; the middle is compared with the end.
     n = len(samples)
-    spans = {key: (median([s[key] for s in samples[n // 3 : 2 * n // 3]]), median([s[key] for s in samples[2 * n // 3 :]]))
-             for key in ("rss_kb", "threads", "files")}  # fmt: skip
+    spans = {
+        key: (median([s[key] for s in samples[n // 3 : 2 * n // 3]]), median([s[key] for s in samples[2 * n // 3 :]]))
+        for key in ("rss_kb", "threads", "files")
+    }
     limits = {"rss_kb": 1.10, "threads": 1.25, "files": 1.25}
     broken += [f"{key} grew from {a:.0f} to {b:.0f}" for key, (a, b) in spans.items() if b > a * limits[key]]
     if early is not None:
@@ -253,11 +257,19 @@ def judge(
         broken.append(f"processes are left: {left}")
     return {
         "provenance": provenance(),
-        "simulated": True, "minutes": minutes, "disturbances": dict(collections.Counter(disturbances)),
-        "rss_kb_middle_end": spans["rss_kb"], "threads_middle_end": spans["threads"], "files_middle_end": spans["files"],
-        "rss_kb_most": max((s["rss_kb"] for s in samples), default=0), "frames": summary.get("frames"),
-        "outputs": summary.get("outputs"), "events": counts, "bytes_left": size, "broken": broken,
-    }  # fmt: skip
+        "simulated": True,
+        "minutes": minutes,
+        "disturbances": dict(collections.Counter(disturbances)),
+        "rss_kb_middle_end": spans["rss_kb"],
+        "threads_middle_end": spans["threads"],
+        "files_middle_end": spans["files"],
+        "rss_kb_most": max((s["rss_kb"] for s in samples), default=0),
+        "frames": summary.get("frames"),
+        "outputs": summary.get("outputs"),
+        "events": counts,
+        "bytes_left": size,
+        "broken": broken,
+    }
 
 
 if __name__ == "__main__":

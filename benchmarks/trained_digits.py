@@ -25,10 +25,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def calibration_and_held_out(options: argparse.Namespace) -> Tuple[Samples, Samples]:
     """Digits 0 to 1296 of seed 1, and digits 1297 to 1796 of seed 2."""
-    return (
-        generated(options.folder, options.calibration, 1, 0, 1297),
-        generated(options.folder, options.count, 2, 1297, 1797),
-    )
+    return (generated(options.folder, options.calibration, 1, 0, 1297), generated(options.folder, options.count, 2, 1297, 1797))
 
 
 def generated(folder: Path, count: int, seed: int, low: int, high: int) -> Samples:

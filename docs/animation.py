@@ -58,9 +58,7 @@ def record(folder: Path) -> Dict[str, Any]:
 
 def _lines(command: str, folder: Path) -> List[str]:
     environment = {**os.environ, "NO_COLOR": "1", "COLUMNS": "80"}
-    done = subprocess.run(
-        [sys.executable, "-m", *command.split()], cwd=folder, capture_output=True, text=True, env=environment
-    )
+    done = subprocess.run([sys.executable, "-m", *command.split()], cwd=folder, capture_output=True, text=True, env=environment)
     assert done.returncode in (0, 1), done.stderr
     return done.stdout.splitlines()
 
@@ -142,10 +140,7 @@ def _last(said: Dict[str, Any], number: int) -> str:
             f'<rect x="40" y="{y + 12}" width="{width:.0f}" height="26" rx="3" fill="{colour}"/>',
             f'<text x="{52 + width:.0f}" y="{y + 31}" class="name">{ms} ms<tspan class="dim">  {note}</tspan></text>',
         ]
-    parts += [
-        f'<text x="40" y="{TOP + 340}" class="dim">ms per frame, predicted; no board has measured it yet</text>',
-        "</g>",
-    ]
+    parts += [f'<text x="40" y="{TOP + 340}" class="dim">ms per frame, predicted; no board has measured it yet</text>', "</g>"]
     return "\n".join(parts)
 
 

@@ -21,14 +21,7 @@ import time
 from typing import Any, Dict, Iterator, List
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), "")
-_FLAGS = (
-    "--headless=new",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--hide-scrollbars",
-    "--remote-debugging-pipe",
-    "--no-first-run",
-)
+_FLAGS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--remote-debugging-pipe", "--no-first-run")
 
 
 class Page:
@@ -81,9 +74,7 @@ class Page:
             self.console.append(params["entry"]["text"])
 
     def size(self, width: int, height: int) -> None:
-        self.call(
-            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 500
-        )
+        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 500)
 
     def dark(self, on: bool) -> None:
         scheme = {"name": "prefers-color-scheme", "value": "dark" if on else "light"}

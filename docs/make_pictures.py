@@ -231,9 +231,7 @@ def main() -> int:
             if name == "first-minutes":
                 said = record(Path(folder))
                 (PICTURES / f"{name}.svg").write_text(draw(said), encoding="utf-8")
-                (PICTURES / f"{name}.json").write_text(
-                    json.dumps(said, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
-                )
+                (PICTURES / f"{name}.json").write_text(json.dumps(said, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
                 continue
             page = run_commands(name, Path(folder))
             if name == "live":

@@ -6,15 +6,9 @@ from edgedla.accuracy.request import QuantizeRequest as QuantizeRequest
 from edgedla.accuracy.result import Quantized as Quantized
 from edgedla.builder import Artifact as Artifact
 from edgedla.builder import load_artifact as load_artifact
-from edgedla.builder.building import (
-    plan_build as plan_build,
-)
-from edgedla.builder.building import (
-    plan_stages as plan_stages,
-)
-from edgedla.builder.building import (
-    write_scripts as write_scripts,
-)
+from edgedla.builder.building import plan_build as plan_build
+from edgedla.builder.building import plan_stages as plan_stages
+from edgedla.builder.building import write_scripts as write_scripts
 from edgedla.builder.plan.plan import BuildPlan as BuildPlan
 from edgedla.builder.request import BuildRequest as BuildRequest
 from edgedla.builder.request import PlanOptions as PlanOptions
@@ -26,45 +20,19 @@ from edgedla.costs.profile import Profile as Profile
 from edgedla.deployment.deploy import deploy as deploy
 from edgedla.deployment.deployment import Deployment as Deployment
 from edgedla.deployment.request import DeployRequest as DeployRequest
-from edgedla.errors import (
-    BuildError as BuildError,
-)
-from edgedla.errors import (
-    DataError as DataError,
-)
-from edgedla.errors import (
-    DeviceLost as DeviceLost,
-)
-from edgedla.errors import (
-    DocumentError as DocumentError,
-)
-from edgedla.errors import (
-    EdgedlaError as EdgedlaError,
-)
-from edgedla.errors import (
-    EnvironmentMissing as EnvironmentMissing,
-)
-from edgedla.errors import (
-    ModelError as ModelError,
-)
-from edgedla.errors import (
-    ModelRefused as ModelRefused,
-)
-from edgedla.errors import (
-    ModelTooLarge as ModelTooLarge,
-)
-from edgedla.errors import (
-    NoPlacement as NoPlacement,
-)
-from edgedla.errors import (
-    RuleError as RuleError,
-)
-from edgedla.errors import (
-    RunError as RunError,
-)
-from edgedla.errors import (
-    UsageError as UsageError,
-)
+from edgedla.errors import BuildError as BuildError
+from edgedla.errors import DataError as DataError
+from edgedla.errors import DeviceLost as DeviceLost
+from edgedla.errors import DocumentError as DocumentError
+from edgedla.errors import EdgedlaError as EdgedlaError
+from edgedla.errors import EnvironmentMissing as EnvironmentMissing
+from edgedla.errors import ModelError as ModelError
+from edgedla.errors import ModelRefused as ModelRefused
+from edgedla.errors import ModelTooLarge as ModelTooLarge
+from edgedla.errors import NoPlacement as NoPlacement
+from edgedla.errors import RuleError as RuleError
+from edgedla.errors import RunError as RunError
+from edgedla.errors import UsageError as UsageError
 from edgedla.fixes.fix import fix as fix
 from edgedla.fixes.result import FixResult as FixResult
 from edgedla.graph import LayerGraph as LayerGraph
@@ -96,15 +64,9 @@ from edgedla.runtime.measure.bench import bench as bench
 from edgedla.runtime.measure.request import BenchRequest as BenchRequest
 from edgedla.runtime.measure.timing import BenchOptions as BenchOptions
 from edgedla.runtime.pipeline.open_pipeline import open_pipeline as open_pipeline
-from edgedla.runtime.pipeline.settings import (
-    ModelConfig as ModelConfig,
-)
-from edgedla.runtime.pipeline.settings import (
-    PipelineConfig as PipelineConfig,
-)
-from edgedla.runtime.pipeline.settings import (
-    SourceConfig as SourceConfig,
-)
+from edgedla.runtime.pipeline.settings import ModelConfig as ModelConfig
+from edgedla.runtime.pipeline.settings import PipelineConfig as PipelineConfig
+from edgedla.runtime.pipeline.settings import SourceConfig as SourceConfig
 from edgedla.targets import platform_for as platform_for
 from edgedla.targets.platform import Platform as Platform
 

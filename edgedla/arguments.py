@@ -145,9 +145,7 @@ def fits(value: Any, hint: Any) -> bool:
         return (listed or len(getattr(value, "shape", ())) == 1) and all(fits(x, parts[0]) for x in value)
     if origin is collections.abc.Mapping:
         of_key, of_value = parts
-        return isinstance(value, collections.abc.Mapping) and all(
-            fits(k, of_key) and fits(v, of_value) for k, v in value.items()
-        )
+        return isinstance(value, collections.abc.Mapping) and all(fits(k, of_key) and fits(v, of_value) for k, v in value.items())
     if hint is int or hint is float:
         return isinstance(value, Integral if hint is int else Real) and not isinstance(value, bool)
     if hint is bool:
@@ -183,8 +181,13 @@ def in_words(hint: Any) -> str:
 
 def _several(one: str) -> str:
     """The plural of a type's words: "a list of numbers" is "lists of numbers"."""
-    for word, plural in (("a list of", "lists of"), ("a whole number", "whole numbers"), ("a number", "numbers"),
-                         ("text", "texts"), ("a path", "paths")):  # fmt: skip
+    for word, plural in (
+        ("a list of", "lists of"),
+        ("a whole number", "whole numbers"),
+        ("a number", "numbers"),
+        ("text", "texts"),
+        ("a path", "paths"),
+    ):
         if one.startswith(word):
             return plural + one[len(word) :]
     return one

@@ -73,10 +73,7 @@ def one_of(what: str, value: object, allowed: Sequence[str], where: Optional[str
     if text in by_fold:
         return by_fold[text]
     near = did_you_mean(text, allowed)
-    raise UsageError(
-        f"unknown {what} {value!r}" + (f"; {near}" if near else ""),
-        where=where or what, allowed=", ".join(allowed),
-    )  # fmt: skip
+    raise UsageError(f"unknown {what} {value!r}" + (f"; {near}" if near else ""), where=where or what, allowed=", ".join(allowed))
 
 
 def require_map(metric: Optional[str], *, decode: Optional[str], **numbers: Optional[float]) -> None:

@@ -41,36 +41,102 @@ def main() -> None:
     model = str(DETECTOR / "shapes_detector.onnx")
     street = str(out / "street.onnx")
     make_street = (sys.executable, str(HERE / "01_check_a_model" / "make_model.py"), street)
+    run("Input: a video and labelled frames", (sys.executable, str(DETECTOR / "make_data.py"), str(out), "--calibration", "60"))
+    run("Check: does the detector fit the DLA?", (*EDGEDLA, "check", model, "--target", "agx-orin-64gb", "--precision", "int8"))
     run(
-        "Input: a video and labelled frames",
-        (sys.executable, str(DETECTOR / "make_data.py"), str(out), "--calibration", "60"),
+        "Check: the same on Xavier and over releases",
+        (
+            *EDGEDLA,
+            "check",
+            model,
+            "--precision",
+            "int8",
+            "--compare",
+            "xavier,orin@jp6.0,orin@jp6.2,orin-nano",
+            "--fail-on",
+            "never",
+        ),
     )
-    run(
-        "Check: does the detector fit the DLA?",
-        (*EDGEDLA, "check", model, "--target", "agx-orin-64gb", "--precision", "int8"),
-    )
-    run("Check: the same on Xavier and over releases",
-        (*EDGEDLA, "check", model, "--precision", "int8", "--compare", "xavier,orin@jp6.0,orin@jp6.2,orin-nano",
-         "--fail-on", "never"))  # fmt: skip
     run("A network that does not fit", make_street)
-    run("Check: what keeps it off the DLA, and what to change first",
-        (*EDGEDLA, "check", street, "--target", "agx-orin-64gb", "--precision", "int8", "--fail-on", "never",
-         "-o", "-", "-o", str(out / "street.html"), "-o", str(out / "street.json"), "-o", str(out / "street.sarif")), 40)  # fmt: skip
-    run("Place: which layers belong where, for a stream of frames",
-        (*EDGEDLA, "place", model, "--target", "agx-orin-64gb", "--precision", "int8", "--objective", "throughput"), 24)  # fmt: skip
-    deployed = str(out / "deployed")
-    run("Deploy: one call from the model and labelled frames to an accepted artifact",
-        (*EDGEDLA, "deploy", model, "--target", "agx-orin-64gb", "--place", "dla", "--data", str(out / "calibration.npz"),
-         "--metric", "map", "--decode", "yolov8", "--reg-max", "8", "--max-drop", "2%", "-o", deployed))  # fmt: skip
-    artifact = str(out / "deployed" / "artifact")
     run(
-        "Accuracy on frames the network never saw",
-        (sys.executable, str(DETECTOR / "evaluate.py"), artifact, "--frames", "100"),
+        "Check: what keeps it off the DLA, and what to change first",
+        (
+            *EDGEDLA,
+            "check",
+            street,
+            "--target",
+            "agx-orin-64gb",
+            "--precision",
+            "int8",
+            "--fail-on",
+            "never",
+            "-o",
+            "-",
+            "-o",
+            str(out / "street.html"),
+            "-o",
+            str(out / "street.json"),
+            "-o",
+            str(out / "street.sarif"),
+        ),
+        40,
     )
-    run("Run: the artifact over the video",
-        (*EDGEDLA, "run", artifact, "--source", str(out / "shapes.avi"), "--decode", "yolov8", "--reg-max", "8",
-         "--labels", str(out / "labels.txt"), "--score", "0.4", "--images", str(out / "frames"),
-         "--jsonl", str(out / "results.jsonl"), "--metrics", str(out / "metrics.jsonl")))  # fmt: skip
+    run(
+        "Place: which layers belong where, for a stream of frames",
+        (*EDGEDLA, "place", model, "--target", "agx-orin-64gb", "--precision", "int8", "--objective", "throughput"),
+        24,
+    )
+    deployed = str(out / "deployed")
+    run(
+        "Deploy: one call from the model and labelled frames to an accepted artifact",
+        (
+            *EDGEDLA,
+            "deploy",
+            model,
+            "--target",
+            "agx-orin-64gb",
+            "--place",
+            "dla",
+            "--data",
+            str(out / "calibration.npz"),
+            "--metric",
+            "map",
+            "--decode",
+            "yolov8",
+            "--reg-max",
+            "8",
+            "--max-drop",
+            "2%",
+            "-o",
+            deployed,
+        ),
+    )
+    artifact = str(out / "deployed" / "artifact")
+    run("Accuracy on frames the network never saw", (sys.executable, str(DETECTOR / "evaluate.py"), artifact, "--frames", "100"))
+    run(
+        "Run: the artifact over the video",
+        (
+            *EDGEDLA,
+            "run",
+            artifact,
+            "--source",
+            str(out / "shapes.avi"),
+            "--decode",
+            "yolov8",
+            "--reg-max",
+            "8",
+            "--labels",
+            str(out / "labels.txt"),
+            "--score",
+            "0.4",
+            "--images",
+            str(out / "frames"),
+            "--jsonl",
+            str(out / "results.jsonl"),
+            "--metrics",
+            str(out / "metrics.jsonl"),
+        ),
+    )
     print(f"\nDone in {time.monotonic() - started:.0f} s. Files in {out}:")
     for name, what in (
         ("street.html", "the check report as a page"),

@@ -28,9 +28,7 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption(
-        "--update-golden", action="store_true", help="rewrite the golden files with what the code prints now"
-    )
+    parser.addoption("--update-golden", action="store_true", help="rewrite the golden files with what the code prints now")
     parser.addoption("--slow", action="store_true", help="run the tests marked slow too")
     parser.addoption("--long", action="store_true", help="run the tests marked long too, as EDGEDLA_TESTS=all does")
     parser.addoption(
@@ -51,9 +49,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item]) -> None:
     # The longest first, so that no worker begins one when the others have nothing left.
-    items.sort(
-        key=lambda item: ("slow" not in item.keywords, "test_commands" not in item.nodeid, "once" not in item.keywords)
-    )
+    items.sort(key=lambda item: ("slow" not in item.keywords, "test_commands" not in item.nodeid, "once" not in item.keywords))
     left_out = {} if config.getoption("--slow") else {"slow": "slow: run it with --slow"}
     if not config.getoption("--long") and os.environ.get("EDGEDLA_TESTS") != "all":
         left_out["long"] = "long: run it with --long"
@@ -78,10 +74,7 @@ def cases_left_out(items: Sequence[pytest.Item]) -> List[pytest.Item]:
     for item in items:
         cases.setdefault(item.nodeid.split("[")[0], []).append(item)
     return [
-        item
-        for group in cases.values()
-        for i, item in enumerate(group[FIRST_CASES:])
-        if i % SHARE_OF_CASES != SHARE_OF_CASES - 1
+        item for group in cases.values() for i, item in enumerate(group[FIRST_CASES:]) if i % SHARE_OF_CASES != SHARE_OF_CASES - 1
     ]
 
 

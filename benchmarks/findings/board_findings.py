@@ -99,13 +99,7 @@ def main() -> int:
     a = parser.parse_args()
     shows, passed = at_0_1(), passed_here()
     rows: List[Dict[str, Any]] = [
-        {
-            "finding": number,
-            "at_0.1": shows[number],
-            "test": test,
-            "cases_passed": passed[test],
-        }
-        for number, test in TESTS.items()
+        {"finding": number, "at_0.1": shows[number], "test": test, "cases_passed": passed[test]} for number, test in TESTS.items()
     ]
     text = json.dumps({"commit_of_0.1": VERSION_0_1, "findings": rows}, indent=1)
     sys.stdout.write(text + "\n")

@@ -50,14 +50,8 @@ def finding_2() -> None:
 def finding_3() -> None:
     from edgedla.runtime.board import this_board
 
-    devices = {
-        "dev/nvmap": "",
-        ".dockerenv": "",
-        "sys/devices/platform/bus@0/13e00000.host1x/15880000.nvdla0/uevent": "",
-    }
-    assert (
-        this_board(tree(devices)) is not None
-    ), "a container with the DLA's devices is no Jetson: auto builds a simulation"
+    devices = {"dev/nvmap": "", ".dockerenv": "", "sys/devices/platform/bus@0/13e00000.host1x/15880000.nvdla0/uevent": ""}
+    assert this_board(tree(devices)) is not None, "a container with the DLA's devices is no Jetson: auto builds a simulation"
 
 
 def finding_4() -> None:
@@ -73,9 +67,7 @@ def finding_5() -> None:
 
 def finding_6() -> None:
     text = (OLD / "jetson" / "Dockerfile").read_text()
-    assert (
-        "-m venv" in text
-    ), "the image installs with the distribution's pip (20.0.2 on JetPack 5; refused on Ubuntu 24.04)"
+    assert "-m venv" in text, "the image installs with the distribution's pip (20.0.2 on JetPack 5; refused on Ubuntu 24.04)"
 
 
 def finding_7() -> None:
@@ -101,20 +93,11 @@ def finding_9() -> None:
 
 
 def finding_10() -> None:
-    rails = {
-        "VDD_GPU_SOC": (19000, 400),
-        "VDD_CPU_CV": (19000, 300),
-        "VIN_SYS_5V0": (5000, 1822),
-        "VDDQ_VDD2_1V8AO": (5000, 218),
-    }
+    rails = {"VDD_GPU_SOC": (19000, 400), "VDD_CPU_CV": (19000, 300), "VIN_SYS_5V0": (5000, 1822), "VDDQ_VDD2_1V8AO": (5000, 218)}
     files = {}
     for i, (name, (volts, amps)) in enumerate(rails.items(), 1):
         at = f"sys/class/hwmon/hwmon3/{{}}{i}_{{}}"
-        files |= {
-            at.format("in", "label"): name,
-            at.format("in", "input"): str(volts),
-            at.format("curr", "input"): str(amps),
-        }
+        files |= {at.format("in", "label"): name, at.format("in", "input"): str(volts), at.format("curr", "input"): str(amps)}
     total = first_sample(files).power_total_mw
     assert abs(total - 22410) < 1, f"total {total:.0f} mW, of which VDDQ_VDD2_1V8AO is counted twice (22410)"
 
@@ -122,16 +105,16 @@ def finding_10() -> None:
 def finding_11() -> None:
     from edgedla.runtime.board import known_mode
 
-    assert (
-        known_mode("MODE_10W_DESKTOP", ("10W", "15W", "20W")) is not None
-    ), "MODE_10W_DESKTOP is no mode of a Xavier NX"
+    assert known_mode("MODE_10W_DESKTOP", ("10W", "15W", "20W")) is not None, "MODE_10W_DESKTOP is no mode of a Xavier NX"
 
 
 LOCKED = {
-    "sys/class/devfreq/17000000.ga10b/cur_freq": "1300500000", "sys/class/devfreq/17000000.ga10b/min_freq": "1300500000",
-    "sys/class/devfreq/17000000.ga10b/max_freq": "1300500000", "sys/class/devfreq/15340000.vic/cur_freq": "115200000",
+    "sys/class/devfreq/17000000.ga10b/cur_freq": "1300500000",
+    "sys/class/devfreq/17000000.ga10b/min_freq": "1300500000",
+    "sys/class/devfreq/17000000.ga10b/max_freq": "1300500000",
+    "sys/class/devfreq/15340000.vic/cur_freq": "115200000",
     "sys/class/devfreq/15340000.vic/max_freq": "729600000",
-}  # fmt: skip
+}
 
 
 def finding_12() -> None:
@@ -157,9 +140,7 @@ def finding_15() -> None:
     made = plan("8.5.2", "standalone", "int8")
     second = IoPlan("more", False, (1, 8, 8, 8), "INT8", "DLA_LINEAR", 0.01)
     line = next(x for x in script(io=(*made.io, second)).splitlines() if "--outputIOFormats" in x)
-    assert (
-        line.count("int8") == 1
-    ), f"trtexec 8.5 throws on as many output formats as these with one input: {line.strip()}"
+    assert line.count("int8") == 1, f"trtexec 8.5 throws on as many output formats as these with one input: {line.strip()}"
 
 
 def finding_16() -> None:
@@ -220,9 +201,7 @@ def finding_21() -> None:
         done = pool.collect(5)
     except Exception:
         return
-    raise AssertionError(
-        f"after 911, which leaves the process broken, {done and done.runner} takes the work in the same process"
-    )
+    raise AssertionError(f"after 911, which leaves the process broken, {done and done.runner} takes the work in the same process")
 
 
 def finding_22() -> None:
@@ -246,16 +225,12 @@ def finding_23() -> None:
 def finding_24() -> None:
     from edgedla.builder.plan import LayerPlan
 
-    layers = tuple(
-        LayerPlan(n, "CONVOLUTION", "GPU", None, "gpu", (n,)) for n in ("scope:conv", "it's", "(Unnamed Layer* 3)")
-    )
+    layers = tuple(LayerPlan(n, "CONVOLUTION", "GPU", None, "gpu", (n,)) for n in ("scope:conv", "it's", "(Unnamed Layer* 3)"))
     from edgedla.builder.trtexec import trtexec_script
 
     made = plan("8.6.1")
     text = trtexec_script(replace(made, layers=(*made.layers, *layers))).text
-    assert (
-        "scope:conv:GPU" in text
-    ), "a name with ':' is left out, though trtexec splits at the last one; ' and * go through"
+    assert "scope:conv:GPU" in text, "a name with ':' is left out, though trtexec splits at the last one; ' and * go through"
 
 
 def finding_25() -> None:
@@ -291,9 +266,10 @@ def finding_29() -> None:
         "Cannot deserialize serialized engine built with EngineCapability::kDLA_STANDALONE, use cuDLA APIs instead",
         "Setting dynamic range is only allowed when there are no Q/DQ layers in the Network",
         "libnvdla_compiler.so: cannot open shared object file: No such file or directory",
-        "DLA Error in execute: 7 (Input tensor register failed.)", "DataType does not match TensorFormats.",
+        "DLA Error in execute: 7 (Input tensor register failed.)",
+        "DataType does not match TensorFormats.",
         "NvMapMemAllocInternalTagged: 1075072515 error 12",
-    )  # fmt: skip
+    )
     from edgedla.rules.messages import explain_log
 
     unknown = [line for line in lines if not explain_log([line])[0]]

@@ -33,9 +33,11 @@ def fake_tensorrt(release: str, **script: Any) -> Any:
     imported(TODAY / "fake_tensorrt" / "surface.py", "fake_surface")
     fake = imported(TODAY / "fake_tensorrt" / "fake.py", "fake_tensorrt")
     layers = [
-        ("weights", "CONSTANT", (), ("w",)), ("conv", "CONVOLUTION", ("image", "w"), ("a",)),
-        ("relu", "ACTIVATION", ("a",), ("b",)), ("softmax", "SOFTMAX", ("b",), ("probabilities",)),
-    ]  # fmt: skip
+        ("weights", "CONSTANT", (), ("w",)),
+        ("conv", "CONVOLUTION", ("image", "w"), ("a",)),
+        ("relu", "ACTIVATION", ("a",), ("b",)),
+        ("softmax", "SOFTMAX", ("b",), ("probabilities",)),
+    ]
     values = {"layers": layers, "inputs": {"image": (1, 3, 8, 8)}, "outputs": {"probabilities": (1, 8, 8, 8)}, **script}
     module = fake.make_module(release, fake.Script(**values))
     sys.modules["tensorrt"] = module
@@ -53,7 +55,11 @@ def plan(release: str, mode: str = "hybrid", precision: str = "fp16", **changes:
     made = BuildPlan(
         model={"name": "small", "sha256": "ab" * 32},
         platform={"target": "agx-orin-64gb", "chip": "orin", "trt": release, "jetpack": None, "dla_software": None},
-        mode=mode, precision=precision, dla_core=0, gpu_fallback=not alone, strongly_typed=release.startswith("11"),
+        mode=mode,
+        precision=precision,
+        dla_core=0,
+        gpu_fallback=not alone,
+        strongly_typed=release.startswith("11"),
         layers=(
             LayerPlan("conv", "CONVOLUTION", "DLA0", None, "dla", ("a",)),
             LayerPlan("relu", "ACTIVATION", "DLA0", None, "dla", ("b",)),
@@ -66,7 +72,7 @@ def plan(release: str, mode: str = "hybrid", precision: str = "fp16", **changes:
         pools=Pools(1 << 20, 1 << 30, 1 << 29),
         calibration=Calibration("data", absmax, "8 samples") if int8 else Calibration(),
         regions=(("conv", "relu", 2),),
-    )  # fmt: skip
+    )
     return replace(made, **changes)
 
 
@@ -114,9 +120,7 @@ class HostMemory:
         return SimpleNamespace(host=host, pointer=host.ctypes.data, upload=nothing, download=nothing, free=nothing)
 
 
-def dla_runner(
-    loadable: bytes, names: Tuple[Tuple[str, bool, int], ...], memory: Any = HostMemory, backend: Any = None
-) -> Any:
+def dla_runner(loadable: bytes, names: Tuple[Tuple[str, bool, int], ...], memory: Any = HostMemory, backend: Any = None) -> Any:
     from edgedla.builder.artifact import Artifact, Binding
     from edgedla.runtime.cudla_api import Cudla
     from edgedla.runtime.cudla_backends import CtypesBackend
@@ -128,9 +132,16 @@ def dla_runner(
     subprocess.run(["gcc", "-shared", "-fPIC", "-O1", "-o", str(library), source], check=True)
     bindings = tuple(Binding(n, i, (1, 1, 1, s), "INT8", "LINEAR", s, {}, 1.0) for n, i, s in names)
     artifact = Artifact(
-        kind="standalone", backend="tensorrt", simulated=False, model={"name": "m"}, platform={"chip": "orin"}, software={},
-        precision="int8", placement_predicted={"conv": "DLA0"}, bindings=bindings,
-    ).save(folder / "a", {("loadable", "model.dla"): loadable})  # fmt: skip
+        kind="standalone",
+        backend="tensorrt",
+        simulated=False,
+        model={"name": "m"},
+        platform={"chip": "orin"},
+        software={},
+        precision="int8",
+        placement_predicted={"conv": "DLA0"},
+        bindings=bindings,
+    ).save(folder / "a", {("loadable", "model.dla"): loadable})
     return CudlaRunner(artifact, "DLA0", memory, lambda core: Cudla(core, backend or CtypesBackend(str(library))))
 
 

@@ -106,9 +106,11 @@ def equality(own: torch.Tensor, host: np.ndarray, hits: np.ndarray, classes: np.
     right = own.argmax(1).numpy() == classes
     near = abs(own.numpy() - host).max(1) < 1e-5 * abs(host).max()
     return {
-        **figure(right), "classes_that_differ": int((own.argmax(1).numpy() != host.argmax(1)).sum()),
-        "verdicts_that_differ": int((right != hits).sum()), "scores_equal_within_1e-5": round(float(near.mean()), 4),
-    }  # fmt: skip
+        **figure(right),
+        "classes_that_differ": int((own.argmax(1).numpy() != host.argmax(1)).sum()),
+        "verdicts_that_differ": int((right != hits).sum()),
+        "scores_equal_within_1e-5": round(float(near.mean()), 4),
+    }
 
 
 def measured(name: str, base: nn.Module, data: Task, given: argparse.Namespace) -> Dict[str, Any]:
@@ -130,9 +132,7 @@ def measured(name: str, base: nn.Module, data: Task, given: argparse.Namespace) 
     model = to_onnx(module, one.to(DEVICE)).SerializeToString()
     holdout = Samples(({"x": p.numpy()} for p in data.scaled(data.validation.x[:32]).cpu().split(1)), False, "32")
     holdout = replace(holdout, feeds=tuple(holdout.feeds))
-    quantized = edgedla.quantize(
-        model, Samples(feeds, False, "calibration"), QuantizeRequest(target=TARGET), holdout=holdout
-    )
+    quantized = edgedla.quantize(model, Samples(feeds, False, "calibration"), QuantizeRequest(target=TARGET), holdout=holdout)
     row["ptq"], _ = built(folder / "ptq", model, quantized.cache, test)
     teacher = copy.deepcopy(module).eval()
     start = time.time()
@@ -153,9 +153,7 @@ def measured(name: str, base: nn.Module, data: Task, given: argparse.Namespace) 
         for device, count in {"cpu": CPU_SAMPLES, DEVICE: len(held)}.items():
             part = Part(data.held_out.x[:count].to(device), data.held_out.y[:count])
             own = scores_of(prepared.to(device), part, data)
-            row[f"evaluation_in_training_{device}"] = equality(
-                own, host[:count], row["qat"]["hits"][:count], classes[:count]
-            )
+            row[f"evaluation_in_training_{device}"] = equality(own, host[:count], row["qat"]["hits"][:count], classes[:count])
         with torch.no_grad():
             own = AsBuilt(prepared.cpu())(held).flatten(1)
         row["evaluation_as_built"] = equality(own, host, row["qat"]["hits"], classes)

@@ -92,11 +92,16 @@ def predicted(module: nn.Module, side: int) -> Dict[str, Any]:
     plain, made = (edgedla.predict(m, target=TARGET, precision="int8").latency_us for m in models)
     strict = check(adapted.module, one, target=TARGET, precision="int8", mode="standalone").strict
     return {
-        "side": side, "predicted_us": round(plain, 1), "adapted_predicted_us": round(made, 1),
-        "times_better": round(plain / made, 2), "loadables": adapted.before.totals.regions,
-        "adapted_loadables": adapted.after.totals.regions, "standalone_passes": bool(strict and strict.passes),
-        "exact": adapted.exact, "refusals": len(adapted.refusals),
-    }  # fmt: skip
+        "side": side,
+        "predicted_us": round(plain, 1),
+        "adapted_predicted_us": round(made, 1),
+        "times_better": round(plain / made, 2),
+        "loadables": adapted.before.totals.regions,
+        "adapted_loadables": adapted.after.totals.regions,
+        "standalone_passes": bool(strict and strict.passes),
+        "exact": adapted.exact,
+        "refusals": len(adapted.refusals),
+    }
 
 
 def train(module: nn.Module, data: Task, given: argparse.Namespace, recipe: Recipe) -> None:
@@ -113,9 +118,7 @@ def main() -> None:
     parser.add_argument("--depth", type=float, default=1.0, help="of EfficientNet")
     parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--recipe", choices=list(RECIPES), default="plain")
-    parser.add_argument(
-        "--trial", action="store_true", help="train the unadapted network alone; validation, no held-out"
-    )
+    parser.add_argument("--trial", action="store_true", help="train the unadapted network alone; validation, no held-out")
     parser.add_argument("--batch", type=int, default=BATCH)
     parser.add_argument("--out", type=Path, default=Path("adapted-results"))
     parser.add_argument("--cache", type=Path, default=Path("train-pictures"))
@@ -134,11 +137,7 @@ def main() -> None:
         if given.trial:
             train(module, data, given, recipe)
             loss, right = judged(module, data.validation, data).mean(1)
-            trial = {
-                "recipe": given.recipe,
-                "validation_loss": round(float(loss), 4),
-                "validation_top1": round(float(right), 4),
-            }
+            trial = {"recipe": given.recipe, "validation_loss": round(float(loss), 4), "validation_top1": round(float(right), 4)}
             (given.out / f"trial-{name}-{given.recipe}.json").write_text(json.dumps(trial) + "\n")
             print(json.dumps(trial), flush=True)
             continue

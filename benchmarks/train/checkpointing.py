@@ -35,9 +35,7 @@ def measured(row: str, given: Any) -> Dict[str, Any]:
     if "checkpointed" in row:
         module.set_grad_checkpointing(True)
     if row.startswith("qat"):
-        module = prepare_qat(
-            module.eval(), one, "agx-orin-64gb", calibration=[torch.rand(2, 3, given.side, given.side)]
-        )
+        module = prepare_qat(module.eval(), one, "agx-orin-64gb", calibration=[torch.rand(2, 3, given.side, given.side)])
     device = "cuda" if torch.cuda.is_available() else "cpu"
     module.to(device).train()
     x = torch.rand(given.batch, 3, given.side, given.side, device=device)
@@ -76,8 +74,7 @@ def main() -> None:
     if given.out is not None:
         name = torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU"
         write_atomic(
-            given.out,
-            json.dumps({"command": sys.argv, "device": name, "torch": torch.__version__, "rows": rows}, indent=1),
+            given.out, json.dumps({"command": sys.argv, "device": name, "torch": torch.__version__, "rows": rows}, indent=1)
         )
 
 

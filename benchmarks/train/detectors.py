@@ -25,9 +25,13 @@ from edgedla.torch import adapt, check  # noqa: E402
 
 TARGET, SIDE = "orin-nx-16gb", 320
 NETWORKS = (
-    "ssdlite320_mobilenet_v3_large", "ssd300_vgg16", "fasterrcnn_mobilenet_v3_large_320_fpn", "retinanet_resnet50_fpn",
-    "fcos_resnet50_fpn", "keypointrcnn_resnet50_fpn",
-)  # fmt: skip
+    "ssdlite320_mobilenet_v3_large",
+    "ssd300_vgg16",
+    "fasterrcnn_mobilenet_v3_large_320_fpn",
+    "retinanet_resnet50_fpn",
+    "fcos_resnet50_fpn",
+    "keypointrcnn_resnet50_fpn",
+)
 
 
 class Heads(nn.Module):

@@ -47,12 +47,16 @@ def measured(name: str, integers: bool, calibration: Any, held_out: Any) -> Dict
     classes = np.array(held_out.labels)
     apart = np.abs(own - host).max(1) / np.abs(host).max()
     return {
-        "network": name, "sums": "integers" if integers else "fp32", "pictures": len(pictures),
-        "top1_in_training": float((own.argmax(1) == classes).mean()), "top1_artifact": float(hits.mean()),
+        "network": name,
+        "sums": "integers" if integers else "fp32",
+        "pictures": len(pictures),
+        "top1_in_training": float((own.argmax(1) == classes).mean()),
+        "top1_artifact": float(hits.mean()),
         "verdicts_that_differ": int(((own.argmax(1) == classes) != hits).sum()),
         "classes_that_differ": int((own.argmax(1) != host.argmax(1)).sum()),
-        "scores_equal_within_1e-5": round(float((apart < 1e-5).mean()), 4), "largest_difference": float(apart.max()),
-    }  # fmt: skip
+        "scores_equal_within_1e-5": round(float((apart < 1e-5).mean()), 4),
+        "largest_difference": float(apart.max()),
+    }
 
 
 def main() -> None:

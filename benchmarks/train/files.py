@@ -166,9 +166,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--seconds", type=float, default=15)
-    parser.add_argument(
-        "--rows", nargs="*", choices=("plain", "workers", "nvjpeg", "cache", "still"), help="default: all"
-    )
+    parser.add_argument("--rows", nargs="*", choices=("plain", "workers", "nvjpeg", "cache", "still"), help="default: all")
     parser.add_argument("--out", type=Path, required=True)
     given = parser.parse_args()
     device = "cuda" if CUDA else "cpu"
@@ -177,9 +175,7 @@ def main() -> None:
         rows.append(measured(name, way, given, device))
         print(rows[-1], flush=True)
     name = torch.cuda.get_device_name() if CUDA else "CPU"
-    write_atomic(
-        given.out, json.dumps({"command": sys.argv, "device": name, "torch": torch.__version__, "rows": rows}, indent=1)
-    )
+    write_atomic(given.out, json.dumps({"command": sys.argv, "device": name, "torch": torch.__version__, "rows": rows}, indent=1))
 
 
 if __name__ == "__main__":

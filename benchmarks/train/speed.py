@@ -104,9 +104,13 @@ def measured(module: Any, batches: Iterator[Batch], least_s: float, options: Fro
         watcher.join()
     share = round(sum(busy) / len(busy)) if busy else None
     return {
-        "pictures_per_s": round(seen / seconds), "ms_per_step": round(1000 * seconds / steps, 2),
-        "gpu_utilisation_percent": share, "steps": steps, "seconds": round(seconds, 2), "start_s": round(ready - begun, 1),
-    }  # fmt: skip
+        "pictures_per_s": round(seen / seconds),
+        "ms_per_step": round(1000 * seconds / steps, 2),
+        "gpu_utilisation_percent": share,
+        "steps": steps,
+        "seconds": round(seconds, 2),
+        "start_s": round(ready - begun, 1),
+    }
 
 
 def wait() -> None:

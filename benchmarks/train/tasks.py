@@ -53,11 +53,7 @@ def task(kind: str, train: int, validation: int, held_out: int, cache: Path) -> 
         if kind == "hard":
             made = [pictures.make(train, 1), pictures.make(validation, 3), pictures.make(held_out, 2)]
         else:
-            made = [
-                digits.make(train, 1, 0, 1147),
-                digits.make(validation, 3, 1147, 1297),
-                digits.make(held_out, 2, 1297, 1797),
-            ]
+            made = [digits.make(train, 1, 0, 1147), digits.make(validation, 3, 1147, 1297), digits.make(held_out, 2, 1297, 1797)]
         np.savez(file, **{f"{key}{i}": a for i, pair in enumerate(made) for key, a in zip("xy", pair)})
     data = np.load(file)
     parts = [Part(*(torch.from_numpy(data[f"{key}{i}"]).to(DEVICE) for key in "xy")) for i in range(3)]

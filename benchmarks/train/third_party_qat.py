@@ -53,9 +53,14 @@ def torchao(module: nn.Module, x: torch.Tensor, y: torch.Tensor, file: Path) -> 
 
     def made(observer: Any, scheme: Any, low: int, **more: Any) -> Any:
         return spec.QuantizationSpec(
-            dtype=torch.int8, quant_min=low, quant_max=127, qscheme=scheme, is_dynamic=False,
-            observer_or_fake_quant_ctr=pt2e.FakeQuantize.with_args(observer=observer), **more,
-        )  # fmt: skip
+            dtype=torch.int8,
+            quant_min=low,
+            quant_max=127,
+            qscheme=scheme,
+            is_dynamic=False,
+            observer_or_fake_quant_ctr=pt2e.FakeQuantize.with_args(observer=observer),
+            **more,
+        )
 
     value = made(pt2e.MovingAverageMinMaxObserver, torch.per_tensor_symmetric, -128)
     weight = made(pt2e.MovingAveragePerChannelMinMaxObserver, torch.per_channel_symmetric, -127, ch_axis=0)
@@ -73,9 +78,7 @@ def torchao(module: nn.Module, x: torch.Tensor, y: torch.Tensor, file: Path) -> 
                     node.meta["quantization_annotation"] = spec.QuantizationAnnotation(inputs, None, _annotated=True)
                 elif name.startswith("aten.max_pool2d"):
                     alike = spec.SharedQuantizationSpec((args[0], node))
-                    node.meta["quantization_annotation"] = spec.QuantizationAnnotation(
-                        {args[0]: value}, alike, _annotated=True
-                    )
+                    node.meta["quantization_annotation"] = spec.QuantizationAnnotation({args[0]: value}, alike, _annotated=True)
             return model
 
         def validate(self, model: Any) -> None:
@@ -117,14 +120,7 @@ def main() -> None:
         file = given.folder / f"{name}.onnx"
         result = convert(copy.deepcopy(base), x, y, file)
         model = onnx.load(str(file))
-        for entry in (
-            model,
-            model.graph,
-            *model.graph.node,
-            *model.graph.value_info,
-            *model.graph.input,
-            *model.graph.output,
-        ):
+        for entry in (model, model.graph, *model.graph.node, *model.graph.value_info, *model.graph.input, *model.graph.output):
             # Paths of the machine that wrote the file.
             entry.ClearField("doc_string")
             entry.ClearField("metadata_props")

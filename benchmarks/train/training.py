@@ -19,10 +19,20 @@ BATCH = 256
 
 
 def fit(
-    module: nn.Module, task: Task, epochs: int, rate: float, decay: float, *, half: bool = False,
-    teacher: Optional[nn.Module] = None, share: float = 0.5, average: float = 0.0, batch: int = BATCH, clip: float = 0.0,
+    module: nn.Module,
+    task: Task,
+    epochs: int,
+    rate: float,
+    decay: float,
+    *,
+    half: bool = False,
+    teacher: Optional[nn.Module] = None,
+    share: float = 0.5,
+    average: float = 0.0,
+    batch: int = BATCH,
+    clip: float = 0.0,
     after: Optional[Callable[[int, Optional[Average]], None]] = None,
-) -> None:  # fmt: skip
+) -> None:
     """Trains on the task's pictures: the rate rises over a tenth of the steps and falls on a cosine.
 
     Args:

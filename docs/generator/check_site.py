@@ -46,9 +46,7 @@ def faults(site: Path) -> Tuple[List[str], int]:
     for path, page in pages.items():
         name = path.relative_to(site.resolve())
         wrong += [
-            f"{name}: loads {url}"
-            for url in page.loads
-            if urlsplit(url).scheme in ("http", "https") or url.startswith("//")
+            f"{name}: loads {url}" for url in page.loads if urlsplit(url).scheme in ("http", "https") or url.startswith("//")
         ]
         # The page for addresses that do not exist is served for any of them: its links begin at the host's root.
         for url in [] if name.name == "404.html" else (*page.links, *page.loads):
@@ -60,9 +58,7 @@ def faults(site: Path) -> Tuple[List[str], int]:
             target = target / "index.html" if target.is_dir() else target
             if not target.is_file():
                 wrong.append(f"{name}: {url} is no file")
-            elif (
-                parts.fragment and target in pages and unquote(parts.fragment) not in {*pages[target].anchors, "__top"}
-            ):
+            elif parts.fragment and target in pages and unquote(parts.fragment) not in {*pages[target].anchors, "__top"}:
                 wrong.append(f"{name}: {url} has no such anchor")
     return wrong, followed
 

@@ -55,10 +55,7 @@ def command_pages() -> Dict[str, str]:
         "Commands",
         tables,
         ["## Options and exit codes", ""],
-        table(
-            ["Option of `edgedla`", "Meaning"],
-            [_option(p, ctx) for p in main.get_params(ctx) if isinstance(p, click.Option)],
-        ),
+        table(["Option of `edgedla`", "Meaning"], [_option(p, ctx) for p in main.get_params(ctx) if isinstance(p, click.Option)]),
         plain(" ".join(EPILOG.split())),
     )
     return made

@@ -97,11 +97,5 @@ def _type(part: Mapping[str, Any]) -> str:
     words = " or ".join(kind) if isinstance(kind, list) else str(kind)
     low, high = part.get("minimum"), part.get("maximum")
     if low is not None or high is not None:
-        words += (
-            f", {low} to {high}"
-            if None not in (low, high)
-            else f", at least {low}"
-            if high is None
-            else f", at most {high}"
-        )
+        words += f", {low} to {high}" if None not in (low, high) else f", at least {low}" if high is None else f", at most {high}"
     return words

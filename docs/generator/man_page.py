@@ -29,9 +29,11 @@ def _lines() -> Iterator[str]:
     yield from (".SH NAME", r"edgedla \- neural networks on the DLA cores of NVIDIA Jetson modules")
     yield from (".SH SYNOPSIS", r".B edgedla", _roff("[OPTIONS] COMMAND [ARGUMENTS]"))
     yield ".SH DESCRIPTION"
-    yield _roff("Checks a model on a laptop for the DLA, layer by layer with rule, limit, source and remedy; places layers on the DLA "
-                "cores and the GPU; rewrites and quantises; builds on the device; runs camera pipelines. "
-                "Times are predictions with their spread unless they are called measured.")  # fmt: skip
+    yield _roff(
+        "Checks a model on a laptop for the DLA, layer by layer with rule, limit, source and remedy; places layers on the DLA "
+        "cores and the GPU; rewrites and quantises; builds on the device; runs camera pipelines. "
+        "Times are predictions with their spread unless they are called measured."
+    )
     yield ".SH OPTIONS"
     yield from _options(main)
     yield ".SH COMMANDS"
@@ -49,16 +51,8 @@ def _lines() -> Iterator[str]:
     yield ".SH ENVIRONMENT"
     for name, meaning in VARIABLES.items():
         yield from (".TP", ".B " + _roff(name), _roff(meaning))
-    yield from (
-        ".SH FILES",
-        ".TP",
-        ".B edgedla.toml, pyproject.toml",
-        _roff("Defaults of a project: edgedla help project-file."),
-    )
-    yield from (
-        ".SH SEE ALSO",
-        _roff("`edgedla help` lists topics, `edgedla help TOPIC` prints one. trtexec, tegrastats(1)."),
-    )
+    yield from (".SH FILES", ".TP", ".B edgedla.toml, pyproject.toml", _roff("Defaults of a project: edgedla help project-file."))
+    yield from (".SH SEE ALSO", _roff("`edgedla help` lists topics, `edgedla help TOPIC` prints one. trtexec, tegrastats(1)."))
 
 
 def _options(found: click.Command) -> Iterator[str]:

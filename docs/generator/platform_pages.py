@@ -16,10 +16,16 @@ def platform_pages() -> Dict[str, str]:
     folder = FOLDERS["module"]
     made = {f"{folder}/{module.id}.md": _module(module) for module in modules().values()}
     rows = [
-        [f"[{code(m.id)}]({m.id}.md)", plain(m.title), f"v{m.dla_version}" if m.dla_cores else "none", str(m.dla_cores),
-         m.default_jetpack, ", ".join(code(a) for a in m.aliases)]
+        [
+            f"[{code(m.id)}]({m.id}.md)",
+            plain(m.title),
+            f"v{m.dla_version}" if m.dla_cores else "none",
+            str(m.dla_cores),
+            m.default_jetpack,
+            ", ".join(code(a) for a in m.aliases),
+        ]
         for m in modules().values()
-    ]  # fmt: skip
+    ]
     made[f"{folder}/index.md"] = page(
         "Modules and releases",
         ["A pair without a usable DLA is an answer too. `edgedla targets MODULE` prints the same.", ""],
@@ -52,10 +58,7 @@ def _module(module: Module) -> str:
     ]
     modes = table(
         ["Power mode", "DLA MHz, core by core", "GPU MHz", "EMC MHz"],
-        [
-            [m.name, ", ".join(_mhz(v) for v in m.dla_mhz), _mhz(m.gpu_mhz), _mhz(m.emc_mhz)]
-            for m in module.power_modes.values()
-        ],
+        [[m.name, ", ".join(_mhz(v) for v in m.dla_mhz), _mhz(m.gpu_mhz), _mhz(m.emc_mhz)] for m in module.power_modes.values()],
     )
     rows = []
     for jetpack in releases().jetpack:

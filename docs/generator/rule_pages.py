@@ -18,10 +18,7 @@ _EFFECT = {
     "warn": "the layer runs on the DLA, **with a warning**",
     "slow": "the layer runs on the DLA, **at a cost**",
 }
-_STAGE = {
-    "layer": "TensorRT's first look at every layer",
-    "subgraph": "TensorRT's second look, inside a candidate subgraph",
-}
+_STAGE = {"layer": "TensorRT's first look at every layer", "subgraph": "TensorRT's second look, inside a candidate subgraph"}
 _REMEDY_EFFECT = {
     "moves": "The layer runs on the DLA then.",
     "removes": "The layer is gone then.",
@@ -71,10 +68,7 @@ def _rule(rule: Rule) -> str:
         f"- Check: {code(rule.check)}",
         "",
     ]
-    cases = table(
-        ["Where", "Limits", "Status"],
-        [[plain(str(case.scope)), _limits(case), case.status] for case in rule.cases],
-    )
+    cases = table(["Where", "Limits", "Status"], [[plain(str(case.scope)), _limits(case), case.status] for case in rule.cases])
     said = list(dict.fromkeys(case.message for case in rule.cases))
     notes = [note for note in (rule.note, *(case.note for case in rule.cases)) if note]
     parts = [
@@ -84,9 +78,7 @@ def _rule(rule: Rule) -> str:
     ]
     parts += [["## Notes", "", *(f"- {plain(note)}" for note in dict.fromkeys(notes)), ""]] if notes else []
     if rule.fixes:
-        links = [
-            f"- [{plain(remedies()[f].title)}](../remedies/{f}.md). {plain(remedies()[f].text)}" for f in rule.fixes
-        ]
+        links = [f"- [{plain(remedies()[f].title)}](../remedies/{f}.md). {plain(remedies()[f].text)}" for f in rule.fixes]
         parts.append(["## What to do", "", *links, ""])
     parts.append(_examples(rule))
     parts.append(["## Sources", "", *(f"- {_source(key)}{_cases_of(rule, key)}" for key in rule.sources), ""])
@@ -171,9 +163,7 @@ def _rewrite(entry: RewriteEntry) -> str:
     lines = [plain(entry.summary) + ".", "", f"- Equality: {equality}", f"- Use: {_USE[entry.use]}"]
     lines += [f"- Helps: {plain(entry.helps)}"]
     lines += [f"- Watch: {plain(entry.watch)}"] if entry.watch else []
-    lines += (
-        [f"- Remedies: {', '.join(f'[{plain(r.title)}](../remedies/{r.id}.md)' for r in named_by)}"] if named_by else []
-    )
+    lines += [f"- Remedies: {', '.join(f'[{plain(r.title)}](../remedies/{r.id}.md)' for r in named_by)}"] if named_by else []
     lines += [f"- Sources: {_sources(entry.sources)}", "", "Each site is proven when the rewrite is applied."]
     lines += ["", f"Alone: `edgedla fix MODEL -o OUT {entry.options_alone}`. Offline: `edgedla explain {entry.id}`."]
     return page(entry.id, lines, description=entry.summary)
@@ -181,13 +171,16 @@ def _rewrite(entry: RewriteEntry) -> str:
 
 def _lists() -> Dict[str, str]:
     rule_rows = [
-        [f"[{r.id}]({r.id}.md)", plain(r.summary), r.effect.value, ", ".join(r.statuses),
-         "every layer" if r.kinds == ("",) else ", ".join(r.kinds[:2]) + (", ..." if len(r.kinds) > 2 else "")]
+        [
+            f"[{r.id}]({r.id}.md)",
+            plain(r.summary),
+            r.effect.value,
+            ", ".join(r.statuses),
+            "every layer" if r.kinds == ("",) else ", ".join(r.kinds[:2]) + (", ..." if len(r.kinds) > 2 else ""),
+        ]
         for r in all_rules()
-    ]  # fmt: skip
-    rule_rows += [
-        [f"[{key}]({key}.md)", plain(text), "-", "-", "every layer"] for key, (_, text) in ENGINE_RULES.items()
     ]
+    rule_rows += [[f"[{key}]({key}.md)", plain(text), "-", "-", "every layer"] for key, (_, text) in ENGINE_RULES.items()]
     intro = (
         "Effect, where a rule is not met: **reject**: not on the DLA; **unknown**: nobody knows; **warn**: legal, with a "
         "warning; **slow**: legal, at a cost. Status: **agreed** by the sources; **disputed**: they differ, and a rejection "
@@ -198,23 +191,43 @@ def _lists() -> Dict[str, str]:
             "Rules", intro, "", table(["Rule", "What must hold", "Effect", "Status", "Layers"], rule_rows)
         ),
         f"{FOLDERS['message']}/index.md": page(
-            "Messages", "What TensorRT, trtexec and cuDLA print about the DLA. `edgedla explain LINE` finds the entry.", "",
-            table(["Message", "Name", "What it means"],
-                  [[f"[{m.id}]({m.id}.md)", m.name, plain(m.meaning)] for m in messages()]),
+            "Messages",
+            "What TensorRT, trtexec and cuDLA print about the DLA. `edgedla explain LINE` finds the entry.",
+            "",
+            table(["Message", "Name", "What it means"], [[f"[{m.id}]({m.id}.md)", m.name, plain(m.meaning)] for m in messages()]),
         ),
         f"{FOLDERS['remedy']}/index.md": page(
-            "Remedies", "What to change so that a layer runs on the DLA. Reports name a remedy by its id.", "",
-            table(["Remedy", "What to change", "Rewrites"],
-                  [[f"[{code(r.id)}]({r.id}.md)", plain(r.title), ", ".join(f"[{code(x)}](../rewrites/{x}.md)" for x in r.rewrites)]
-                   for r in remedies().values()]),
+            "Remedies",
+            "What to change so that a layer runs on the DLA. Reports name a remedy by its id.",
+            "",
+            table(
+                ["Remedy", "What to change", "Rewrites"],
+                [
+                    [
+                        f"[{code(r.id)}]({r.id}.md)",
+                        plain(r.title),
+                        ", ".join(f"[{code(x)}](../rewrites/{x}.md)" for x in r.rewrites),
+                    ]
+                    for r in remedies().values()
+                ],
+            ),
         ),
         f"{FOLDERS['rewrite']}/index.md": page(
-            "Rewrites", "What `edgedla fix` can rewrite. Each site is proven, and taken where the predicted cost says so.", "",
-            table(["Rewrite", "What becomes what", "Equality", "Use"],
-                  [[f"[{code(e.id)}]({e.id}.md)", plain(e.summary), e.equality, e.use] for e in all_entries().values()]),
+            "Rewrites",
+            "What `edgedla fix` can rewrite. Each site is proven, and taken where the predicted cost says so.",
+            "",
+            table(
+                ["Rewrite", "What becomes what", "Equality", "Use"],
+                [[f"[{code(e.id)}]({e.id}.md)", plain(e.summary), e.equality, e.use] for e in all_entries().values()],
+            ),
         ),
         f"{FOLDERS['rule']}/sources.md": page(
-            "Sources", "What rules, messages and rewrites rest on.", "",
-            table(["Id", "Source", "Kind"], [[code(key), _source(key), plain(entry["kind"])] for key, entry in sorted(sources().items())]),
+            "Sources",
+            "What rules, messages and rewrites rest on.",
+            "",
+            table(
+                ["Id", "Source", "Kind"],
+                [[code(key), _source(key), plain(entry["kind"])] for key, entry in sorted(sources().items())],
+            ),
         ),
-    }  # fmt: skip
+    }

@@ -22,20 +22,14 @@ FOLDER = "reference"
 
 def settings_pages() -> Dict[str, str]:
     """Path within the site -> Markdown."""
-    return {
-        f"{FOLDER}/pipeline.md": _pipeline(),
-        f"{FOLDER}/boards.md": _boards(),
-        f"{FOLDER}/exit-codes.md": _exit_codes(),
-    }
+    return {f"{FOLDER}/pipeline.md": _pipeline(), f"{FOLDER}/boards.md": _boards(), f"{FOLDER}/exit-codes.md": _exit_codes()}
 
 
 def _pipeline() -> str:
     parts: List[List[str]] = []
     for path, cls in _sections(PipelineConfig, ""):
         title = f"## {path}" if path else "## The file"
-        rows = [
-            [code(f"{path}.{f.name}" if path else f.name), plain(_type(cls, f.name)), _default(f)] for f in _fields(cls)
-        ]
+        rows = [[code(f"{path}.{f.name}" if path else f.name), plain(_type(cls, f.name)), _default(f)] for f in _fields(cls)]
         rows = [["`version`", "1, or 2 for named sources and models", "required"], *rows] if not path else rows
         parts.append([title, "", *_paragraphs(cls), *table(["Key", "Type", "Default"], rows)])
     return page(
@@ -76,9 +70,16 @@ def _type(cls: type, name: str) -> str:
         return "a mapping, below" if dataclasses.is_dataclass(hint) else "mappings, below"
     text = inspect.formatannotation(hint).replace("typing.", "").replace("NoneType", "None")
     text = re.sub(r"Optional\[(\w+)\]", r"\1", text)
-    for word, ours in (("Tuple[str, ...]", "list of texts"), ("Tuple[float, ...]", "list of numbers"),
-                       ("Tuple[Tuple[float, float], ...]", "list of [x, y]"), ("Mapping[str, Any]", "mapping"),
-                       ("str", "text"), ("int", "whole number"), ("float", "number"), ("bool", "true or false")):  # fmt: skip
+    for word, ours in (
+        ("Tuple[str, ...]", "list of texts"),
+        ("Tuple[float, ...]", "list of numbers"),
+        ("Tuple[Tuple[float, float], ...]", "list of [x, y]"),
+        ("Mapping[str, Any]", "mapping"),
+        ("str", "text"),
+        ("int", "whole number"),
+        ("float", "number"),
+        ("bool", "true or false"),
+    ):
         text = ours if text == word else text
     return text
 
@@ -114,9 +115,7 @@ def _paragraphs(cls: type) -> List[str]:
 def _boards() -> str:
     rows = [["host", "text", "required"]]
     rows += [
-        [f.name, plain(_type(BoardEntry, f.name)), _default(f)]
-        for f in _fields(BoardEntry)
-        if f.name not in ("name", "address")
+        [f.name, plain(_type(BoardEntry, f.name)), _default(f)] for f in _fields(BoardEntry) if f.name not in ("name", "address")
     ]
     return page(
         "boards.yaml",
@@ -146,13 +145,12 @@ def _exit_codes() -> str:
     for entry in " ".join(text.split()).split("; "):
         number, _, meaning = entry.partition(" ")
         raised = sorted(
-            name for name, cls in vars(errors).items()
+            name
+            for name, cls in vars(errors).items()
             if inspect.isclass(cls) and issubclass(cls, errors.EdgedlaError) and str(cls.exit_code) == number
-        )  # fmt: skip
-        names = [name for name in raised if name != "EdgedlaError"]
-        rows.append(
-            [number, plain(meaning), ", ".join(f"[{code(n)}](python/errors.md#edgedla.{n})" for n in names) or "-"]
         )
+        names = [name for name in raised if name != "EdgedlaError"]
+        rows.append([number, plain(meaning), ", ".join(f"[{code(n)}](python/errors.md#edgedla.{n})" for n in names) or "-"])
     assert click.UsageError.exit_code == errors.UsageError.exit_code
     return page(
         "Exit codes",

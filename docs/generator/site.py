@@ -40,13 +40,13 @@ _INFO = re.compile(r"^```(console|python) [^\n]*$", re.M)
 
 def repository_pages() -> Dict[str, str]:
     """Markdown file of the repository -> its page within the site."""
-    found = {f"docs/{p.relative_to(ROOT / 'docs').as_posix()}": p.relative_to(ROOT / "docs").as_posix()
-             for p in sorted((ROOT / "docs").rglob("*.md"))}  # fmt: skip
+    found = {
+        f"docs/{p.relative_to(ROOT / 'docs').as_posix()}": p.relative_to(ROOT / "docs").as_posix()
+        for p in sorted((ROOT / "docs").rglob("*.md"))
+    }
     for path in sorted(ROOT.glob("examples/*/README.md")):
         found[f"examples/{path.parent.name}/README.md"] = f"examples/{path.parent.name}.md"
-    for path in sorted(
-        [*ROOT.glob("jetson/*/README.md"), *ROOT.glob("jetson/README.md"), *ROOT.glob("rules/**/README.md")]
-    ):
+    for path in sorted([*ROOT.glob("jetson/*/README.md"), *ROOT.glob("jetson/README.md"), *ROOT.glob("rules/**/README.md")]):
         place = path.relative_to(ROOT).as_posix()
         found[place] = "project/" + place.replace("/README.md", "").replace("/", "-") + ".md"
     for name in ("CHANGELOG", "CONTRIBUTING", "SECURITY"):
@@ -65,11 +65,7 @@ def generated_pages() -> Dict[str, str]:
 
 
 def _is_leaf(kind: str, path: str) -> bool:
-    return (
-        path.startswith(f"{FOLDERS[kind]}/")
-        and path.endswith(".md")
-        and Path(path).name not in ("index.md", "sources.md")
-    )
+    return path.startswith(f"{FOLDERS[kind]}/") and path.endswith(".md") and Path(path).name not in ("index.md", "sources.md")
 
 
 def _with_ways(kind: str, leaves: Dict[str, str]) -> Dict[str, str]:
@@ -152,20 +148,22 @@ def _nav(written: List[Any]) -> List[Any]:
     return [
         *written,
         {"Examples": [page for place, page in repository_pages().items() if place.startswith("examples/")]},
-        {"Reference": [
-            "reference/index.md",
-            {"Commands": [f"{FOLDERS['command']}/index.md", *({verb: f"{FOLDERS['command']}/{verb}.md"} for verb in VERBS)]},
-            {"Python": ["reference/python/index.md", *api]},
-            {"Rules": [f"{FOLDERS['rule']}/index.md", f"{FOLDERS['rule']}/sources.md"]},
-            f"{FOLDERS['message']}/index.md",
-            f"{FOLDERS['remedy']}/index.md",
-            f"{FOLDERS['rewrite']}/index.md",
-            f"{FOLDERS['module']}/index.md",
-            f"{FOLDERS['document']}/index.md",
-            "reference/pipeline.md",
-            "reference/boards.md",
-            "reference/exit-codes.md",
+        {
+            "Reference": [
+                "reference/index.md",
+                {"Commands": [f"{FOLDERS['command']}/index.md", *({verb: f"{FOLDERS['command']}/{verb}.md"} for verb in VERBS)]},
+                {"Python": ["reference/python/index.md", *api]},
+                {"Rules": [f"{FOLDERS['rule']}/index.md", f"{FOLDERS['rule']}/sources.md"]},
+                f"{FOLDERS['message']}/index.md",
+                f"{FOLDERS['remedy']}/index.md",
+                f"{FOLDERS['rewrite']}/index.md",
+                f"{FOLDERS['module']}/index.md",
+                f"{FOLDERS['document']}/index.md",
+                "reference/pipeline.md",
+                "reference/boards.md",
+                "reference/exit-codes.md",
                 "reference/environment.md",
-        ]},
+            ]
+        },
         {"Project": [page for page in repository_pages().values() if page.startswith("project/")]},
-    ]  # fmt: skip
+    ]

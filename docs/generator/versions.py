@@ -28,9 +28,7 @@ def _order(version: str) -> Tuple[int, ...]:
 
 def write_versions(site: Path) -> List[str]:
     """Writes SITE/versions.json and SITE/index.html; the versions, the newest first."""
-    found = sorted(
-        (p.parent.name for p in site.glob("*/index.html") if _order(p.parent.name)), key=_order, reverse=True
-    )
+    found = sorted((p.parent.name for p in site.glob("*/index.html") if _order(p.parent.name)), key=_order, reverse=True)
     entries = [{"version": v, "title": v, "aliases": ["latest"] if v == found[0] else []} for v in found]
     (site / "versions.json").write_text(json.dumps(entries, indent=1) + "\n", encoding="utf-8")
     if found:

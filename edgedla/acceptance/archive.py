@@ -76,14 +76,10 @@ def unpack(path: Path) -> Tuple[Dict[str, Any], Mapping[str, bytes]]:
         with open_tar(path, 2 * MAX_BYTES) as tar:
             for member in members_of(tar, MAX_FILES):
                 if not member.isfile() or not _is_name(member.name) or member.name in members:
-                    raise DocumentError(
-                        f"it holds {member.name[:200]!r}, which is not part of a truth report", where=str(path)
-                    )
+                    raise DocumentError(f"it holds {member.name[:200]!r}, which is not part of a truth report", where=str(path))
                 total += member.size
                 if member.size > MAX_FILE_BYTES or total > MAX_BYTES:
-                    raise DocumentError(
-                        "it is larger than any truth report", where=str(path), allowed=f"{MAX_BYTES} bytes"
-                    )
+                    raise DocumentError("it is larger than any truth report", where=str(path), allowed=f"{MAX_BYTES} bytes")
                 extracted = tar.extractfile(member)
                 members[member.name] = b"" if extracted is None else b"".join(blocks(extracted))
     except FileNotFoundError as e:
@@ -105,6 +101,4 @@ def unpack(path: Path) -> Tuple[Dict[str, Any], Mapping[str, bytes]]:
 def _is_name(name: str) -> bool:
     """Whether a report may hold a file of this name: below its folder, for every system, and readable in a list."""
     parts = name.split("/")
-    return all(
-        p not in ("", ".", "..") and "\\" not in p and printable(p) == p and len(p.encode()) <= MOST_NAME for p in parts
-    )
+    return all(p not in ("", ".", "..") and "\\" not in p and printable(p) == p and len(p.encode()) <= MOST_NAME for p in parts)

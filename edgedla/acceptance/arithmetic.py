@@ -58,9 +58,7 @@ def arithmetic(context: Context) -> List[Finding]:
             lists = read_log(log)
             # With fallback the GPU may compute it: its time says nothing of the DLA.
             on_gpu = {conv for layer in lists.gpu_layers for conv in re.findall(r"conv\d+", layer.name)}
-            placed = (
-                f"{len(on_gpu)} of {LAYERS} convolutions on the GPU" if lists.has_dla else "its log places no layer"
-            )
+            placed = f"{len(on_gpu)} of {LAYERS} convolutions on the GPU" if lists.has_dla else "its log places no layer"
             text = "refused" if median is None else f"built, {median} ms" + (f", {placed}" if fallback else "")
             findings.append(Finding(name, text, None, "rules/layers/quantize.yaml", {"median_ms": median}))
             if median is not None and (not fallback or (lists.dla_layers and not on_gpu)):
@@ -96,9 +94,7 @@ def stack(form: str) -> Any:
         weights.append(numpy_helper.from_array(values.astype(np.float32), f"w{i}"))
     ends = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [1, CHANNELS, SIDE, SIDE]) for n in ("x", "y")]
     graph = helper.make_graph(nodes, "stack", ends[:1], ends[1:], weights)
-    plain = helper.make_model(
-        graph, opset_imports=[helper.make_opsetid("", 13 if form == "uint8 Q/DQ" else 19)], ir_version=9
-    )
+    plain = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13 if form == "uint8 Q/DQ" else 19)], ir_version=9)
     if form == "uint8 Q/DQ":
         return with_qdq(plain, dict.fromkeys(names, RANGE), unsigned=True)
     halved = in_float16(plain, own_ends=False)

@@ -84,18 +84,19 @@ def rules(context: Context) -> List[Finding]:
             for layer in plan.layers:
                 answer = differing[layer.name].tensorrt if layer.name in differing else layer.capable
                 data = {
-                    "layer": layer.name, "type": layer.type, "precision": precision, "rules": layer.capable,
-                    "tensorrt": answer, "changed_by_precision": layer.name in drift.changed,
-                    "target": plan.platform["target"], "trt": plan.platform["trt"],
-                }  # fmt: skip
-                findings.append(
-                    Finding(f"{name} {precision} {layer.name}", answer, layer.capable, "rules/layers", data)
-                )
+                    "layer": layer.name,
+                    "type": layer.type,
+                    "precision": precision,
+                    "rules": layer.capable,
+                    "tensorrt": answer,
+                    "changed_by_precision": layer.name in drift.changed,
+                    "target": plan.platform["target"],
+                    "trt": plan.platform["trt"],
+                }
+                findings.append(Finding(f"{name} {precision} {layer.name}", answer, layer.capable, "rules/layers", data))
             if drift.missing or drift.duplicated or drift.unplanned:
                 names = {"missing": drift.missing, "unplanned": drift.unplanned, "duplicated": drift.duplicated}
-                findings.append(
-                    Finding(f"{name} {precision} names", json.dumps({k: list(v) for k, v in names.items()}))
-                )
+                findings.append(Finding(f"{name} {precision} names", json.dumps({k: list(v) for k, v in names.items()})))
     return findings
 
 
@@ -107,9 +108,7 @@ def builds(context: Context) -> List[Finding]:
             continue
         mode, precision = row.mode, row.precision
         folder = Path(context.work) / "artifacts" / name
-        path, request = prepare(
-            Path(context.work) / "models", name, row.make(), mode, precision, row.free, devices=row.devices
-        )
+        path, request = prepare(Path(context.work) / "models", name, row.make(), mode, precision, row.free, devices=row.devices)
         started = time.monotonic()
         try:
             if row.devices == CHAIN:
@@ -178,9 +177,7 @@ def over_both_cores(path: Path, request: BuildRequest) -> Placement:
     from edgedla.placement.api import place
 
     pins = [f"{layer}:{core}" for layer, core in HALVES.items()]
-    return place(
-        path, target=request.target, trt=request.trt, precision=request.precision, pins=pins, devices=list(DEVICES)
-    )
+    return place(path, target=request.target, trt=request.trt, precision=request.precision, pins=pins, devices=list(DEVICES))
 
 
 def _placement(name: str, artifact: Artifact) -> List[Finding]:
@@ -191,13 +188,7 @@ def _placement(name: str, artifact: Artifact) -> List[Finding]:
     planned = artifact.placement_predicted
     moved = {n: [planned[n], real[n]] for n in real if n in planned and planned[n] != real[n]}
     findings = [
-        Finding(
-            f"{name} placement",
-            json.dumps(moved) if moved else "as planned",
-            "as planned",
-            "plan.json",
-            {"moved": moved},
-        )
+        Finding(f"{name} placement", json.dumps(moved) if moved else "as planned", "as planned", "plan.json", {"moved": moved})
     ]
     if artifact.has("layers"):
         info = parse_engine_info(json.loads(artifact.file("layers").read_text(encoding="utf-8")), name)
@@ -227,9 +218,7 @@ def trtexec(context: Context) -> List[Finding]:
         done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
         (Path(context.files) / f"trtexec-{name}.log").write_text(done.stdout + done.stderr, encoding="utf-8")
         data = {"not_expressed": list(script.unsaid)}
-        findings.append(
-            Finding(f"{name} script", f"exit code {done.returncode}", "exit code 0", "trtexec script", data)
-        )
+        findings.append(Finding(f"{name} script", f"exit code {done.returncode}", "exit code 0", "trtexec script", data))
         nodes = _dla_nodes(folder / "out" / "layers.json")
         ours = _built_nodes(Path(context.work) / "artifacts" / name)
         if nodes is not None and ours is not None:

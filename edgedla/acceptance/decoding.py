@@ -35,11 +35,13 @@ class Encoder(NamedTuple):
 
 _PARSED = "h264parse config-interval=1"
 ENCODERS = (
-    Encoder("nvv4l2h264enc", "h264", f"nvvidconv ! video/x-raw(memory:NVMM),format=NV12 ! nvv4l2h264enc ! {_PARSED}", "rtph264pay"),
+    Encoder(
+        "nvv4l2h264enc", "h264", f"nvvidconv ! video/x-raw(memory:NVMM),format=NV12 ! nvv4l2h264enc ! {_PARSED}", "rtph264pay"
+    ),
     Encoder("x264enc", "h264", f"x264enc tune=zerolatency key-int-max=10 ! {_PARSED}", "rtph264pay"),
     Encoder("openh264enc", "h264", f"openh264enc gop-size=10 ! {_PARSED}", "rtph264pay"),
     Encoder("jpegenc", "mjpeg", "jpegenc", "rtpjpegpay"),
-)  # fmt: skip
+)
 
 
 def decoding(context: Context) -> List[Finding]:
@@ -52,9 +54,7 @@ def decoding(context: Context) -> List[Finding]:
         film = Path(context.work) / f"{encoder.name}.mkv"
         code, text = run_program(("gst-launch-1.0", "-q", *_making(encoder, film).split()), 20)
         if code != 0 or not film.is_file():
-            findings.append(
-                Finding(f"{encoder.name} film", f"exit code {code}", None, "gst-launch-1.0", {"output": text})
-            )
+            findings.append(Finding(f"{encoder.name} film", f"exit code {code}", None, "gst-launch-1.0", {"output": text}))
             continue
         for title, fewest, make in _readers(encoder, film):
             findings.append(read_back(f"{encoder.name} read by {title}", fewest, make))

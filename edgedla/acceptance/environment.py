@@ -31,14 +31,28 @@ FIRMWARE = "sys/kernel/debug/*nvdla?/firmware/version"
 #: Files of the kernel and of NVIDIA's tools, relative to the root: they become samples for our readers' tests.
 CAPTURED: Sequence[str] = (
     *(place for places in FILES.values() for place in places),
-    "etc/nvpmodel.conf", "var/lib/nvpmodel/status", "proc/meminfo", "proc/version", "sys/class/devfreq/*/*_freq",
-    "sys/class/hwmon/hwmon*/in*_label", "sys/class/hwmon/hwmon*/in*_input", "sys/class/hwmon/hwmon*/curr*_input",
-    "sys/class/hwmon/hwmon*/oc*_event_cnt", "sys/class/thermal/thermal_zone*/type", "sys/class/thermal/thermal_zone*/temp",
-    "sys/class/thermal/cooling_device*/type", "sys/class/thermal/cooling_device*/cur_state",
-    "sys/devices/system/cpu/cpufreq/policy*/scaling_*_freq", "sys/kernel/nvpmodel_clk_cap/*", "sys/kernel/nvpmodel_emc_cap/*",
-    "sys/devices/platform/*/*.nvdla?/power/runtime_*", "sys/devices/platform/*/*/*.nvdla?/power/runtime_*",
-    "sys/devices/platform/*/*.nvdla?/acm/clk_cap/*", "sys/devices/platform/*/*/*.nvdla?/clk_cap/*", FIRMWARE,
-)  # fmt: skip
+    "etc/nvpmodel.conf",
+    "var/lib/nvpmodel/status",
+    "proc/meminfo",
+    "proc/version",
+    "sys/class/devfreq/*/*_freq",
+    "sys/class/hwmon/hwmon*/in*_label",
+    "sys/class/hwmon/hwmon*/in*_input",
+    "sys/class/hwmon/hwmon*/curr*_input",
+    "sys/class/hwmon/hwmon*/oc*_event_cnt",
+    "sys/class/thermal/thermal_zone*/type",
+    "sys/class/thermal/thermal_zone*/temp",
+    "sys/class/thermal/cooling_device*/type",
+    "sys/class/thermal/cooling_device*/cur_state",
+    "sys/devices/system/cpu/cpufreq/policy*/scaling_*_freq",
+    "sys/kernel/nvpmodel_clk_cap/*",
+    "sys/kernel/nvpmodel_emc_cap/*",
+    "sys/devices/platform/*/*.nvdla?/power/runtime_*",
+    "sys/devices/platform/*/*/*.nvdla?/power/runtime_*",
+    "sys/devices/platform/*/*.nvdla?/acm/clk_cap/*",
+    "sys/devices/platform/*/*/*.nvdla?/clk_cap/*",
+    FIRMWARE,
+)
 COMMANDS: Dict[str, Sequence[str]] = {
     "packages": ("dpkg-query", "-W", "nvidia-l4t-*", "libnvinfer*", "libcudla*", "cuda-*", "python3-libnvinfer*"),
     "nvpmodel": ("nvpmodel", "-q"),
@@ -75,9 +89,7 @@ def environment(context: Context) -> List[Finding]:
     if board.target is not None:
         module = module_for(board.target)
         cores = sum(core_folder(c, base) is not None for c in range(4))
-        findings.append(
-            Finding("DLA cores in the kernel", str(cores), str(module.dla_cores), f"rules/targets/{module.id}.yaml")
-        )
+        findings.append(Finding("DLA cores in the kernel", str(cores), str(module.dla_cores), f"rules/targets/{module.id}.yaml"))
         mode = board.mode_of(module)
         caps = {str(core): mhz for core, mhz in board.dla_caps_mhz.items()}
         expected = "a mode on record" if module.power_modes else None
@@ -161,8 +173,11 @@ def _compiled(nvcc: str, work: Path) -> str:
     try:
         done = subprocess.run(
             [nvcc, "-cubin", "-arch=sm_87", "-o", str(work / "kernel.cubin"), str(source)],
-            capture_output=True, text=True, timeout=20, check=False,
-        )  # fmt: skip
+            capture_output=True,
+            text=True,
+            timeout=20,
+            check=False,
+        )
     except (OSError, subprocess.TimeoutExpired) as e:
         return f"not usable: {e}"
     return "compiles" if done.returncode == 0 else f"exit code {done.returncode}: {done.stderr.strip()[-300:]}"

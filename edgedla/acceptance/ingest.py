@@ -21,9 +21,7 @@ from edgedla.io.files import below, write_below
 
 #: Times hold for one clock: a row is refused if its clocks changed by more than this share.
 CLOCK_SHARE = 0.01
-COLUMNS = (
-    "network", "precision", "mode", "runner", "count", "p50", "p99", "mean_ms", "predicted_ms", "clocks_mhz",
-)  # fmt: skip
+COLUMNS = ("network", "precision", "mode", "runner", "count", "p50", "p99", "mean_ms", "predicted_ms", "clocks_mhz")
 
 
 class Learned(NamedTuple):
@@ -73,14 +71,7 @@ def ingest(path: Path, into: Path) -> Learned:
         raise EnvironmentMissing(f"cannot write: {e.strerror or e}", where=str(folder)) from e
     contradicted = sum(v["status"] == "contradicted" for v in verdicts)
     return Learned(
-        folder,
-        len(verdicts) - contradicted,
-        contradicted,
-        len(rows),
-        tuple(refused),
-        len(samples),
-        profiled,
-        len(numerics),
+        folder, len(verdicts) - contradicted, contradicted, len(rows), tuple(refused), len(samples), profiled, len(numerics)
     )
 
 
@@ -103,9 +94,12 @@ def numerics_of(report: Mapping[str, Any]) -> Iterator[Dict[str, Any]]:
     for finding in _findings(report, "P5"):
         if finding["source"] == "rules/numerics.yaml" and finding["expected"] is not None:
             yield {
-                "status": "contradicted" if finding["differs"] else "observed", "network": finding["name"],
-                "default": finding["expected"], "matched": finding["seen"], **finding["data"],
-            }  # fmt: skip
+                "status": "contradicted" if finding["differs"] else "observed",
+                "network": finding["name"],
+                "default": finding["expected"],
+                "matched": finding["seen"],
+                **finding["data"],
+            }
 
 
 def times_of(report: Mapping[str, Any]) -> Tuple[List[Dict[str, Any]], List[str]]:

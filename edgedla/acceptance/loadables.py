@@ -72,9 +72,7 @@ def _descriptors(name: str, runner: CudlaRunner) -> List[Finding]:
         for tensor, binding in zip(tensors, matched):
             data = {"tensor": tensor.__dict__, "binding": binding.to_dict(), "count": len(bindings)}
             size_text = f"{tensor.size_bytes} bytes"
-            described.append(
-                Finding(f"{name} {binding.name}", size_text, f"{binding.size_bytes} bytes", "formats", data)
-            )
+            described.append(Finding(f"{name} {binding.name}", size_text, f"{binding.size_bytes} bytes", "formats", data))
     return described
 
 

@@ -100,9 +100,7 @@ def near_sram() -> Any:
 
 
 #: Network -> tensor -> largest value, if not 1: ranges that the DLA's rules would make equal.
-RANGES: Mapping[str, Mapping[str, float]] = {
-    "numerics-int8": {"c": 4.0, "p": 2.0, "r": 1.5, "y": 3.0, "s": 1.0},
-}
+RANGES: Mapping[str, Mapping[str, float]] = {"numerics-int8": {"c": 4.0, "p": 2.0, "r": 1.5, "y": 3.0, "s": 1.0}}
 
 
 def _conv(c_in: int, c_out: int, kernel: int, size: int, **attributes: Any) -> Callable[[], Any]:
@@ -169,26 +167,49 @@ def _deconv(kernel: int, stride: int) -> Callable[[], Any]:
 
 #: Single layers on both sides of the rules' limits. Their expected verdicts come from the rules, not from here.
 SINGLE: Mapping[str, Callable[[], Any]] = {
-    "conv-k3": _conv(16, 16, 3, 32), "conv-k32": _conv(16, 16, 31, 40), "conv-k33": _conv(16, 16, 33, 48),
-    "conv-stride-8": _conv(16, 16, 3, 64, strides=[8, 8]), "conv-stride-9": _conv(16, 16, 3, 64, strides=[9, 9]),
+    "conv-k3": _conv(16, 16, 3, 32),
+    "conv-k32": _conv(16, 16, 31, 40),
+    "conv-k33": _conv(16, 16, 33, 48),
+    "conv-stride-8": _conv(16, 16, 3, 64, strides=[8, 8]),
+    "conv-stride-9": _conv(16, 16, 3, 64, strides=[9, 9]),
     "conv-dilation-32": _conv(16, 16, 3, 96, dilations=[32, 32]),
     "conv-dilation-33": _conv(16, 16, 3, 96, dilations=[33, 33]),
-    "conv-depthwise": _conv(16, 16, 3, 32, group=16), "max-pool-8": _pool("MaxPool", 8), "max-pool-16": _pool("MaxPool", 16),
-    "average-pool-8": _pool("AveragePool", 8), "average-pool-16": _pool("AveragePool", 16), "relu": _unary("Relu"),
-    "sigmoid": _unary("Sigmoid"), "tanh": _unary("Tanh"), "leaky-relu": _unary("LeakyRelu", alpha=0.1),
-    "erf": _unary("Erf"), "softmax": _unary("Softmax", axis=1), "add": _binary("Add", 1, 16, 16, 16),
-    "add-broadcast": _binary("Add", 1, 16, 1, 1), "mul": _binary("Mul", 1, 16, 16, 16), "div": _binary("Div", 1, 16, 16, 16),
-    "max": _binary("Max", 1, 16, 16, 16), "concat-channels": _concat(1), "concat-height": _concat(2),
-    "deconv-k2": _deconv(2, 2), "deconv-k33": _deconv(33, 2),
-}  # fmt: skip
+    "conv-depthwise": _conv(16, 16, 3, 32, group=16),
+    "max-pool-8": _pool("MaxPool", 8),
+    "max-pool-16": _pool("MaxPool", 16),
+    "average-pool-8": _pool("AveragePool", 8),
+    "average-pool-16": _pool("AveragePool", 16),
+    "relu": _unary("Relu"),
+    "sigmoid": _unary("Sigmoid"),
+    "tanh": _unary("Tanh"),
+    "leaky-relu": _unary("LeakyRelu", alpha=0.1),
+    "erf": _unary("Erf"),
+    "softmax": _unary("Softmax", axis=1),
+    "add": _binary("Add", 1, 16, 16, 16),
+    "add-broadcast": _binary("Add", 1, 16, 1, 1),
+    "mul": _binary("Mul", 1, 16, 16, 16),
+    "div": _binary("Div", 1, 16, 16, 16),
+    "max": _binary("Max", 1, 16, 16, 16),
+    "concat-channels": _concat(1),
+    "concat-height": _concat(2),
+    "deconv-k2": _deconv(2, 2),
+    "deconv-k33": _deconv(33, 2),
+}
 #: The ladder of the cost model: the time of one layer of each kind.
 LADDER: Mapping[str, Callable[[], Any]] = {
-    "conv-64-k1": _conv(64, 64, 1, 56), "conv-64-k3": _conv(64, 64, 3, 56), "conv-256-k3": _conv(256, 256, 3, 14),
-    "conv-512-k1": _conv(512, 512, 1, 7), "conv-large": _conv(16, 16, 3, 224), "conv-k7-stride-2": _conv(3, 64, 7, 224, strides=[2, 2]),
-    "depthwise-64": _conv(64, 64, 3, 56, group=64), "max-pool-2": _pool("MaxPool", 2, 224),
-    "average-pool-2": _pool("AveragePool", 2, 112), "relu": _unary("Relu"), "add": _binary("Add", 1, 16, 16, 16),
+    "conv-64-k1": _conv(64, 64, 1, 56),
+    "conv-64-k3": _conv(64, 64, 3, 56),
+    "conv-256-k3": _conv(256, 256, 3, 14),
+    "conv-512-k1": _conv(512, 512, 1, 7),
+    "conv-large": _conv(16, 16, 3, 224),
+    "conv-k7-stride-2": _conv(3, 64, 7, 224, strides=[2, 2]),
+    "depthwise-64": _conv(64, 64, 3, 56, group=64),
+    "max-pool-2": _pool("MaxPool", 2, 224),
+    "average-pool-2": _pool("AveragePool", 2, 112),
+    "relu": _unary("Relu"),
+    "add": _binary("Add", 1, 16, 16, 16),
     "deconv": _deconv(2, 2),
-}  # fmt: skip
+}
 
 
 def tensors_of(model: Any) -> Dict[str, float]:

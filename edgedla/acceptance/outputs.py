@@ -113,15 +113,7 @@ def variants_of(
     for variant, numerics in chosen.items():
         folder = Path(context.work) / "simulated" / name / variant
         path, request = prepare(
-            folder,
-            name,
-            row.make(),
-            row.mode,
-            row.precision,
-            row.free,
-            backend="host",
-            devices=row.devices,
-            numerics=numerics,
+            folder, name, row.make(), row.mode, row.precision, row.free, backend="host", devices=row.devices, numerics=numerics
         )
         try:
             session = HostSession(build(path, folder / "artifact", request))

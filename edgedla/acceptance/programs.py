@@ -9,9 +9,7 @@ from typing import Optional, Sequence, Tuple
 def run_program(command: Sequence[str], limit_s: float) -> Tuple[Optional[int], str]:
     """(exit code, the end of its output); None if it cannot be started, or ran out of time."""
     try:
-        done = subprocess.run(
-            list(command), capture_output=True, text=True, errors="replace", timeout=limit_s, check=False
-        )
+        done = subprocess.run(list(command), capture_output=True, text=True, errors="replace", timeout=limit_s, check=False)
     except OSError as e:
         return None, f"{command[0]}: {e.strerror}"
     except subprocess.TimeoutExpired:

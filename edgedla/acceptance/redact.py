@@ -59,8 +59,7 @@ class Redactor:
             text = re.sub(rf"(?i)(?<![A-Za-z0-9]){re.escape(secret)}(?![A-Za-z0-9])", shown, text)
         text = _IPV6.sub(_without_ipv6, text)
         return _IPV4.sub(
-            lambda m: m[0] if m[0] in self.versions or _VERSION_BEFORE.search(text[: m.start()][-12:]) else "<address>",
-            text,
+            lambda m: m[0] if m[0] in self.versions or _VERSION_BEFORE.search(text[: m.start()][-12:]) else "<address>", text
         )
 
     def document(self, text: str) -> str:

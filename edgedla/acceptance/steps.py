@@ -43,7 +43,9 @@ STEPS: Mapping[str, Step] = {
         Step("P2", "libraries: TensorRT, cuDLA, CUDA", "edgedla.acceptance.environment:libraries", 60, 60),
         Step("P3", "rules without building: TensorRT's first check of single layers", "edgedla.acceptance.builds:rules", 90, 60),
         Step("P4", "builds: hybrid and standalone, FP16 and INT8", "edgedla.acceptance.builds:builds", 400, 180),
-        Step("P5", "outputs of each artifact against ONNX Runtime and the simulation", "edgedla.acceptance.outputs:outputs", 75, 45),
+        Step(
+            "P5", "outputs of each artifact against ONNX Runtime and the simulation", "edgedla.acceptance.outputs:outputs", 75, 45
+        ),
         Step("P6", "cuDLA: descriptors, mapped against copied memory, two cores", "edgedla.acceptance.loadables:cudla", 75, 30),
         Step("P7", "faults: a broken loadable, a killed run, Ctrl-C in a build", "edgedla.acceptance.faults:faults", 90, 0),
         Step("P8", "times of each artifact against the prediction", "edgedla.acceptance.measure.times:times", 150, 60),
@@ -51,7 +53,9 @@ STEPS: Mapping[str, Step] = {
         Step("P10", "media: GStreamer's elements and pipelines", "edgedla.acceptance.surroundings:media", 40, 5),
         Step("P11", "trtexec: the script that edgedla writes", "edgedla.acceptance.builds:trtexec", 60, 0),
         Step("P12", "service: the unit's sandbox", "edgedla.acceptance.surroundings:service", 25, 0),
-        Step("P13", "container: libraries, builds and cuDLA inside of an image", "edgedla.acceptance.surroundings:container", 40, 0),
+        Step(
+            "P13", "container: libraries, builds and cuDLA inside of an image", "edgedla.acceptance.surroundings:container", 40, 0
+        ),
         Step("P14", "arithmetic: FP16, INT8 and UINT8 Q/DQ, built and timed", "edgedla.acceptance.arithmetic:arithmetic", 120, 0),
     )
-}  # fmt: skip
+}

@@ -20,20 +20,18 @@ from edgedla.targets.jetson import on_jetson
 
 #: Keys of the unit that define its sandbox; those of its start, watchdog and stop belong to a pipeline.
 SANDBOX = (
-    "SupplementaryGroups", "StateDirectory", "NoNewPrivileges", "ProtectSystem", "ProtectHome", "ProtectControlGroups",
-    "RestrictSUIDSGID", "LockPersonality", "UMask",
-)  # fmt: skip
-#: The elements that runtime/sources/gstreamer.py uses on a Jetson.
-ELEMENTS = (
-    "nvarguscamerasrc",
-    "nvv4l2decoder",
-    "nvvidconv",
-    "nvjpegdec",
-    "v4l2src",
-    "rtspsrc",
-    "videoconvert",
-    "appsink",
+    "SupplementaryGroups",
+    "StateDirectory",
+    "NoNewPrivileges",
+    "ProtectSystem",
+    "ProtectHome",
+    "ProtectControlGroups",
+    "RestrictSUIDSGID",
+    "LockPersonality",
+    "UMask",
 )
+#: The elements that runtime/sources/gstreamer.py uses on a Jetson.
+ELEMENTS = ("nvarguscamerasrc", "nvv4l2decoder", "nvvidconv", "nvjpegdec", "v4l2src", "rtspsrc", "videoconvert", "appsink")
 #: The conversion of a stream on a Jetson, with a test picture instead of the decoder.
 CONVERSION = (
     "videotestsrc num-buffers=30 ! video/x-raw,format=NV12,width=1920,height=1080 ! nvvidconv flip-method=2 ! "
@@ -56,10 +54,7 @@ def media(context: Context) -> List[Finding]:
         code, _ = run_program(("gst-inspect-1.0", "--exists", element), 15)
         findings.append(Finding(element, "there" if code == 0 else "missing", expected, "runtime/sources/gstreamer.py"))
     if on_jetson() and not context.quick:
-        for title, pipeline, limit_s in (
-            ("nvvidconv scales and turns", CONVERSION, 20),
-            ("encoded and decoded", CODEC, 20),
-        ):
+        for title, pipeline, limit_s in (("nvvidconv scales and turns", CONVERSION, 20), ("encoded and decoded", CODEC, 20)):
             code, text = run_program(("gst-launch-1.0", "-q", *pipeline.split()), limit_s)
             # An Orin Nano has no encoder.
             expected_end = "exit code 0" if pipeline is CONVERSION else None
@@ -70,9 +65,7 @@ def media(context: Context) -> List[Finding]:
 
 def _cameras() -> List[Finding]:
     """Three seconds of each V4L2 camera and of the first CSI camera, if present."""
-    pipelines = {
-        path: f"v4l2src device={path} num-buffers=30 ! fakesink" for path in sorted(glob.glob("/dev/video*"))[:4]
-    }
+    pipelines = {path: f"v4l2src device={path} num-buffers=30 ! fakesink" for path in sorted(glob.glob("/dev/video*"))[:4]}
     if os.path.exists("/tmp/argus_socket") and pipelines:
         pipelines["CSI"] = "nvarguscamerasrc num-buffers=30 ! fakesink"
     findings = []
@@ -89,17 +82,24 @@ def service(context: Context) -> List[Finding]:
     if os.geteuid() != 0:
         raise Skip("systemd-run with a sandbox needs root: sudo edgedla doctor --deep")
     result = Path(context.work) / "sandbox.json"
-    command = ["systemd-run", "--wait", "--pipe", "--quiet", *sandbox(), "-p", f"ReadWritePaths={context.work}",
-               sys.executable, "-m", "edgedla.acceptance.child", "P2", f"{context.work}/context.json", str(result)]  # fmt: skip
+    command = [
+        "systemd-run",
+        "--wait",
+        "--pipe",
+        "--quiet",
+        *sandbox(),
+        "-p",
+        f"ReadWritePaths={context.work}",
+        sys.executable,
+        "-m",
+        "edgedla.acceptance.child",
+        "P2",
+        f"{context.work}/context.json",
+        str(result),
+    ]
     code, text = run_program(command, 20)
     findings = [
-        Finding(
-            "P2 in the sandbox",
-            f"exit code {code}",
-            "exit code 0",
-            "jetson/edgedla-pipeline@.service",
-            {"output": text},
-        )
+        Finding("P2 in the sandbox", f"exit code {code}", "exit code 0", "jetson/edgedla-pipeline@.service", {"output": text})
     ]
     if code == 0 and result.is_file():
         inside = json.loads(result.read_text(encoding="utf-8"))["findings"]
@@ -129,11 +129,27 @@ def container(context: Context) -> List[Finding]:
     folder = Path(context.work) / "container"
     folder.mkdir(exist_ok=True)
     code, text = run_program(
-        ("docker", "run", "--rm", "--runtime", "nvidia", "-v", "/etc/nv_tegra_release:/etc/nv_tegra_release:ro",
-         "-v", f"{folder}:/truth", context.container,
-         "doctor", "--deep", "--quick", "--steps", "P2,P4,P6", "-o", "/truth/truth.tar.gz"),
+        (
+            "docker",
+            "run",
+            "--rm",
+            "--runtime",
+            "nvidia",
+            "-v",
+            "/etc/nv_tegra_release:/etc/nv_tegra_release:ro",
+            "-v",
+            f"{folder}:/truth",
+            context.container,
+            "doctor",
+            "--deep",
+            "--quick",
+            "--steps",
+            "P2,P4,P6",
+            "-o",
+            "/truth/truth.tar.gz",
+        ),
         58,
-    )  # fmt: skip
+    )
     findings = [Finding("the image", f"exit code {code}", "exit code 0", "jetson/Dockerfile", {"output": text})]
     if code == 0 and (folder / "truth.tar.gz").is_file():
         report, _ = unpack(folder / "truth.tar.gz")
@@ -141,7 +157,5 @@ def container(context: Context) -> List[Finding]:
             state = step["state"] if not step["reason"] else f"{step['state']}: {step['reason'].splitlines()[-1]}"
             findings.append(Finding(f"{step['id']} in the image", state, "ok", "jetson/Dockerfile"))
             differing = [f for f in step["findings"] if f["differs"]]
-            findings += [
-                Finding(f"in the image: {f['name']}", f["seen"], f["expected"], f["source"]) for f in differing
-            ]
+            findings += [Finding(f"in the image: {f['name']}", f["seen"], f["expected"], f["source"]) for f in differing]
     return findings

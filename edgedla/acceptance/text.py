@@ -26,9 +26,7 @@ def summary(report: Mapping[str, Any]) -> str:
         "|---|---|---|---|",
     ]
     for step in steps:
-        id_, title, reason = (
-            _cell(t) for t in (step["id"], step["title"], (step["reason"].strip().splitlines() or [""])[-1])
-        )
+        id_, title, reason = (_cell(t) for t in (step["id"], step["title"], (step["reason"].strip().splitlines() or [""])[-1]))
         lines.append(f"| {id_} {title} | {step['state']} | {step['seconds']:g} | {reason} |")
     for step in steps:
         lines += _differences(step)

@@ -109,7 +109,7 @@ def report_of_build(built: BuiltScales) -> Quantized:
         histograms=histogram_pictures(collection, errors, final.absmax),
         notes=(_NOTE,),
         cache=write_cache(final.absmax, platform.release.trt),
-    )  # fmt: skip
+    )
 
 
 def _sqnr_db(accuracy: Optional[Mapping[str, Any]]) -> float:

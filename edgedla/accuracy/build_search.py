@@ -50,18 +50,17 @@ def _refuse(request: BuildRequest) -> None:
     from edgedla.targets import platform_for
 
     if request.precision != "int8":
-        raise UsageError(
-            f"{request.precision.upper()} has no scales to search", where=_OPTION, allowed="--precision int8"
-        )
+        raise UsageError(f"{request.precision.upper()} has no scales to search", where=_OPTION, allowed="--precision int8")
     if request.calib_data is None or request.calib is not None:
         what = "there are no samples to search on" if request.calib is None else "the scales are given by --calib"
         raise UsageError(what, where=_OPTION, allowed="--calib-data without --calib")
     platform = platform_for(request.target, jetpack=request.jetpack, trt=request.trt)
     if platform.release.strongly_typed:
         raise UsageError(
-            f"TensorRT {platform.release.trt_text} takes INT8 scales only as Q/DQ nodes of the model", where=_OPTION,
+            f"TensorRT {platform.release.trt_text} takes INT8 scales only as Q/DQ nodes of the model",
+            where=_OPTION,
             hint="`edgedla quantize` writes that model",
-        )  # fmt: skip
+        )
 
 
 def _require_float32(path: Path) -> None:
@@ -74,9 +73,10 @@ def _require_float32(path: Path) -> None:
     own = own_types(read(path).model)
     if own is not None:
         raise ModelError(
-            f"{own.text}: edgedla measures and simulates INT8 only on models in FP32", where=str(path),
+            f"{own.text}: edgedla measures and simulates INT8 only on models in FP32",
+            where=str(path),
             hint="`edgedla quantize` converts the types to FP32 and writes the model with its scales: build that one",
-        )  # fmt: skip
+        )
 
 
 def _quantized(model: Model, request: BuildRequest, say: Optional[Say], progress: Optional[Progress]) -> Quantized:
@@ -94,9 +94,11 @@ def _quantized(model: Model, request: BuildRequest, say: Optional[Say], progress
         _require_float32(path)
         pictures = with_embedded(request.preprocess, embedded_preprocess(read(path).model, str(path)))
         quantize_request = QuantizeRequest(
-            target=request.target, jetpack=request.jetpack, trt=request.trt, method=request.calib_method,
-            shapes=request.shapes, batch=request.batch,
-        )  # fmt: skip
-        return quantize(
-            path, lambda specs: open_samples(data, specs, pictures), quantize_request, say=say, progress=progress
+            target=request.target,
+            jetpack=request.jetpack,
+            trt=request.trt,
+            method=request.calib_method,
+            shapes=request.shapes,
+            batch=request.batch,
         )
+        return quantize(path, lambda specs: open_samples(data, specs, pictures), quantize_request, say=say, progress=progress)

@@ -64,10 +64,15 @@ class Score:
 
     def to_dict(self) -> Dict[str, Any]:
         return {
-            "network": self.network, "basis": self.basis, "metric": self.metric, "value": digits(self.value),
-            "low": digits(self.low), "high": digits(self.high), "samples": self.samples,
+            "network": self.network,
+            "basis": self.basis,
+            "metric": self.metric,
+            "value": digits(self.value),
+            "low": digits(self.low),
+            "high": digits(self.high),
+            "samples": self.samples,
             **({"types": list(self.types)} if self.types else {}),
-        }  # fmt: skip
+        }
 
 
 @dataclass(frozen=True)
@@ -113,9 +118,10 @@ def onnx_network(model: Any, name: str, shapes: Optional[Mapping[str, Sequence[i
     plugins = plugin_names(model)
     if plugins:
         raise ModelError(
-            f"ONNX Runtime lacks {', '.join(plugins)}, so nothing here computes the model's outputs", where=name,
+            f"ONNX Runtime lacks {', '.join(plugins)}, so nothing here computes the model's outputs",
+            where=name,
             hint="evaluate the artifact on the board that builds it, or a model that ends in front of the plugin; `edgedla help plugins`",
-        )  # fmt: skip
+        )
     sizes = {**open_batches(model), **by_port(model, shapes or {})}
     static = with_static_inputs(model, {k: tuple(v) for k, v in sizes.items()})
     try:
@@ -276,9 +282,10 @@ def _require_same_inputs(network: Network, against: Network) -> None:
             for each, inputs in ((network, ours), (against, theirs))
         ]
         raise UsageError(
-            f"the samples of one do not fit the other: {'; '.join(texts)}", where="against",
+            f"the samples of one do not fit the other: {'; '.join(texts)}",
+            where="against",
             hint="compare networks of the same inputs; --shapes fixes the sizes that a model leaves open",
-        )  # fmt: skip
+        )
 
 
 def _fed(feed: Feed, network: Network) -> Feed:

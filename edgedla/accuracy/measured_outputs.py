@@ -48,8 +48,9 @@ def _in_front(model: Any) -> Tuple[str, ...]:
     if not sources:
         raise ModelError(
             "no output depends on a float tensor that the network computes, so there is no INT8 error to measure",
-            where=", ".join(o.name for o in model.graph.output), hint="build it in FP16, or add an output for its scores",
-        )  # fmt: skip
+            where=", ".join(o.name for o in model.graph.output),
+            hint="build it in FP16, or add an output for its scores",
+        )
     return tuple(name for name in floats if name in sources)
 
 

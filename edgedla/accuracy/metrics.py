@@ -89,9 +89,10 @@ def _require_one(scores: np.ndarray) -> None:
     """
     if scores.ndim > 1 and 1 < scores.shape[0] < scores.size:
         raise UsageError(
-            f"the output is {list(scores.shape)}, and there is one label", allowed="a batch of 1",
+            f"the output is {list(scores.shape)}, and there is one label",
+            allowed="a batch of 1",
             hint="evaluate with a batch of 1, or with a metric of your own: module:function",
-        )  # fmt: skip
+        )
 
 
 def _top(k: int) -> Callable[[Outputs, Any, Optional[Outputs]], float]:
@@ -115,9 +116,10 @@ def _top_fault(k: int) -> Fault:
         classes = len(_scores(outputs))
         if k >= classes:
             raise UsageError(
-                f"top{k} of {classes} classes is 1, whatever the network says", where="--metric",
+                f"top{k} of {classes} classes is 1, whatever the network says",
+                where="--metric",
                 allowed="top1, or a metric of your own" if classes > 1 else "a network of two classes or more",
-            )  # fmt: skip
+            )
         return class_fault(label, classes)
 
     return fault
@@ -215,10 +217,11 @@ def require_labels(metric: Metric, samples: Samples, outputs: Optional[Outputs] 
     """
     if metric.needs_labels and samples.labels is None:
         raise DataError(
-            f"the metric {metric.name} needs labels", where=samples.detail,
+            f"the metric {metric.name} needs labels",
+            where=samples.detail,
             allowed="an array `labels` in the .npz, or pictures in one folder per class",
             hint="--metric l2 compares with the model in FP32 and needs none",
-        )  # fmt: skip
+        )
     if outputs is None:
         return
     folders, classes = samples.class_folders, sum(np.size(o) for o in outputs.values())
@@ -264,8 +267,9 @@ def metric_of(text: str) -> Metric:
             raise
         except RAISED_BY_OWN_CODE as e:
             raise RunError(
-                f"the metric fails: {described(e)}", where=text,
+                f"the metric fails: {described(e)}",
+                where=text,
                 hint="it is called as function(outputs, label) and returns a number; outputs: name -> array",
-            ) from e  # fmt: skip
+            ) from e
 
     return Metric(text, of_sample, needs_labels=False, code=source_digest(score))

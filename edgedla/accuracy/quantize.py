@@ -85,9 +85,7 @@ def quantize(
     with as_file(model) as path, float32_model(path) as (wide, turned), plain_model(wide) as (plain, stripped):
         front = before_plugins(plain, request, turned)
         job = open_job(plain, request, stripped, turned, front, say, progress)
-        result = _quantize(
-            job, data, holdout, absmax if absmax is not None or stripped is None else _live(job, stripped)
-        )
+        result = _quantize(job, data, holdout, absmax if absmax is not None or stripped is None else _live(job, stripped))
         return replace(result, identity=model_identity(path))
 
 

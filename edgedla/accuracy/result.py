@@ -102,14 +102,20 @@ class Quantized(Shown):
             "platform": dict(self.platform),
             "basis": "simulated",
             "method": self.method,
-            "samples": {"calibration": self.samples, "held_out": self.holdout, "synthetic": self.synthetic,
-                        **({"judged": self.judged} if self.judged else {})},
+            "samples": {
+                "calibration": self.samples,
+                "held_out": self.holdout,
+                "synthetic": self.synthetic,
+                **({"judged": self.judged} if self.judged else {}),
+            },
             "sqnr_db": digits(self.sqnr_db),
             "methods": {name: digits(value) for name, value in self.methods.items()},
             "goal": {"text": self.goal, "met": self.met, "not_shown": self.not_shown},
             "channels": {
-                "worst": [g.to_dict() for g in self.channels[:WORST_GROUPS]], "dead": [g.to_dict() for g in self.dead],
-                "revived": [g.to_dict() for g in self.revived], "forced": self.forced and bool(self.dead),
+                "worst": [g.to_dict() for g in self.channels[:WORST_GROUPS]],
+                "dead": [g.to_dict() for g in self.dead],
+                "revived": [g.to_dict() for g in self.revived],
+                "forced": self.forced and bool(self.dead),
             },
             "scores": [s.to_dict() for s in self.scores],
             "nodes": dict(self.nodes),
@@ -120,38 +126,70 @@ class Quantized(Shown):
                 "counts": dict(self.coverage.counts),
                 "tensors": [
                     {
-                        "tensor": t.tensor, "absmax": digits(t.absmax), "origin": t.origin, "rule": t.rule, "why": t.why,
-                        "layers": list(t.layers), "lost_us": digits(self.missing_us.get(t.tensor, 0.0)),
+                        "tensor": t.tensor,
+                        "absmax": digits(t.absmax),
+                        "origin": t.origin,
+                        "rule": t.rule,
+                        "why": t.why,
+                        "layers": list(t.layers),
+                        "lost_us": digits(self.missing_us.get(t.tensor, 0.0)),
                     }
                     for t in self.coverage.tensors
                 ],
             },
+            **self._rows(),
+            "notes": list(self.notes),
+        }
+
+    def _rows(self) -> Dict[str, Any]:
+        """Errors by tensor, findings in FP16, steps of the repair, and histograms."""
+        return {
             "errors": [
                 {
-                    "tensor": e.tensor, "absmax": digits(e.absmax), "best": digits(e.best),
-                    "alone_db": digits(e.alone_db), "best_db": digits(e.best_db), "loss_db": digits(e.loss_db),
-                    "output_share": digits(e.output_share), "accumulated_db": digits(e.accumulated_db),
-                    "cosine": digits(e.cosine), "suspect": e.suspect,
+                    "tensor": e.tensor,
+                    "absmax": digits(e.absmax),
+                    "best": digits(e.best),
+                    "alone_db": digits(e.alone_db),
+                    "best_db": digits(e.best_db),
+                    "loss_db": digits(e.loss_db),
+                    "output_share": digits(e.output_share),
+                    "accumulated_db": digits(e.accumulated_db),
+                    "cosine": digits(e.cosine),
+                    "suspect": e.suspect,
                 }
                 for e in self.errors
             ],
             "fp16": [
-                {"tensor": f.tensor, "problem": f.problem, "absmax": digits(f.absmax), "sqnr_db": digits(f.sqnr_db),
-                 "shift": f.shift}
+                {
+                    "tensor": f.tensor,
+                    "problem": f.problem,
+                    "absmax": digits(f.absmax),
+                    "sqnr_db": digits(f.sqnr_db),
+                    "shift": f.shift,
+                }
                 for f in self.fp16
             ],
             "steps": [
-                {"name": s.name, "detail": s.detail, "before_db": digits(s.before_db), "sqnr_db": digits(s.sqnr_db),
-                 "kept": s.kept, "extra_us": digits(s.extra_us)}
+                {
+                    "name": s.name,
+                    "detail": s.detail,
+                    "before_db": digits(s.before_db),
+                    "sqnr_db": digits(s.sqnr_db),
+                    "kept": s.kept,
+                    "extra_us": digits(s.extra_us),
+                }
                 for s in self.steps
             ],
             "histograms": [
-                {"tensor": h.tensor, "top": digits(h.top), "counts": [digits(c) for c in h.counts],
-                 "thresholds": {k: digits(v) for k, v in h.thresholds.items()}}
+                {
+                    "tensor": h.tensor,
+                    "top": digits(h.top),
+                    "counts": [digits(c) for c in h.counts],
+                    "thresholds": {k: digits(v) for k, v in h.thresholds.items()},
+                }
                 for h in self.histograms
             ],
-            "notes": list(self.notes),
-        }  # fmt: skip
+        }
 
     def _built_model(self) -> Dict[str, Any]:
         """Identity of the model that the scales are for: the original or the changed one."""

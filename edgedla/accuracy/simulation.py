@@ -101,9 +101,7 @@ class Simulation:
         self.model, self.plan = model, plan
         simulated = simulate(model, plan, adjustable=True)
         self.tensors, self._prefix = simulated.tensors, simulated.prefix
-        self.nodes = {
-            "dla_int8": simulated.nodes_int8, "dla_fp16": simulated.nodes_fp16, "gpu_fp32": simulated.nodes_fp32,
-        }  # fmt: skip
+        self.nodes = {"dla_int8": simulated.nodes_int8, "dla_fp16": simulated.nodes_fp16, "gpu_fp32": simulated.nodes_fp32}
         self.outputs, self.given = measured_outputs(model), given_outputs(model)
         self._segments = Segments(
             simulated.model, {*self.outputs, *self.given}, self.inputs().keys(), tensor_types(model), segments
@@ -121,10 +119,7 @@ class Simulation:
         return feed
 
     def runs(
-        self,
-        feeds: Sequence[Feed],
-        absmax: Optional[Mapping[str, float]] = None,
-        rounded: Optional[Collection[str]] = None,
+        self, feeds: Sequence[Feed], absmax: Optional[Mapping[str, float]] = None, rounded: Optional[Collection[str]] = None
     ) -> Iterator[List[np.ndarray]]:
         """Simulated values of the tensors in `outputs` for several samples, each when it is asked for."""
         scalars = self.inputs(absmax, rounded)
@@ -158,10 +153,7 @@ class Simulation:
         return (dict(zip(self.given, outputs)) for outputs in exact.on(feeds))
 
     def noise(
-        self,
-        feeds: Sequence[Feed],
-        absmax: Optional[Mapping[str, float]] = None,
-        rounded: Optional[Collection[str]] = None,
+        self, feeds: Sequence[Feed], absmax: Optional[Mapping[str, float]] = None, rounded: Optional[Collection[str]] = None
     ) -> Noise:
         """Error of the outputs over all samples together.
 
@@ -174,9 +166,7 @@ class Simulation:
         return noise
 
 
-def tensor_noise(
-    model: Any, plan: BuildPlan, tensors: Sequence[str], feeds: Sequence[Feed]
-) -> Dict[str, Tuple[float, float]]:
+def tensor_noise(model: Any, plan: BuildPlan, tensors: Sequence[str], feeds: Sequence[Feed]) -> Dict[str, Tuple[float, float]]:
     """(SQNR in dB, cosine) of the tensors among these that nodes write, with all rounding before each: the accumulated error.
 
     Args:

@@ -45,9 +45,10 @@ def _made_by(function: Callable[..., Any], specs: Sequence[InputSpec], where: st
         return made
     raise UsageError(
         f"{name} made a {type(made).__name__}" if takes else f"{name} cannot be called with the network's inputs alone",
-        where=where, allowed="a function that takes a list of InputSpec and gives Samples",
+        where=where,
+        allowed="a function that takes a list of InputSpec and gives Samples",
         hint=f"arrays, or what gives them one by one, are samples themselves: {where}={name}(...)",
-    )  # fmt: skip
+    )
 
 
 def _takes_inputs(function: Callable[..., Any]) -> bool:
@@ -64,12 +65,7 @@ def _takes_inputs(function: Callable[..., Any]) -> bool:
 
 
 def split_samples(
-    data: Data,
-    holdout: Data,
-    specs: Sequence[InputSpec],
-    share: float,
-    opened: Opened,
-    check: Callable[[Samples], None],
+    data: Data, holdout: Data, specs: Sequence[InputSpec], share: float, opened: Opened, check: Callable[[Samples], None]
 ) -> Tuple[Samples, Samples, List[str]]:
     """(calibration samples, held-out samples, notes for the user).
 
@@ -94,9 +90,11 @@ def split_samples(
     count = len(every.feeds)
     if count < 2:
         raise DataError(
-            "one sample cannot both calibrate and be held out", where=every.detail, allowed="2 or more",
+            "one sample cannot both calibrate and be held out",
+            where=every.detail,
+            allowed="2 or more",
             hint="give more samples, or separate ones with --holdout",
-        )  # fmt: skip
+        )
     size = max(count - max(round(count * share), 1), 1)
     notes = [f"{size} calibration samples are few: {FEW} or more are better"] if size < FEW else []
     first, last = parted(mixed_by_class(every), size)
@@ -118,8 +116,13 @@ def mixed_by_class(samples: Samples) -> Samples:
         for rank, i in enumerate(of_class)
     ]
     order = [i for _, i in sorted(keyed)]
-    return replace(samples, feeds=Picked(samples.feeds, order), labels=[labels[i] for i in order],
-                   detail=f"{samples.detail}, mixed by class", identity=samples.identity and f"{samples.identity} by class")  # fmt: skip
+    return replace(
+        samples,
+        feeds=Picked(samples.feeds, order),
+        labels=[labels[i] for i in order],
+        detail=f"{samples.detail}, mixed by class",
+        identity=samples.identity and f"{samples.identity} by class",
+    )
 
 
 def require_apart(data: Samples, holdout: Samples) -> None:
@@ -129,9 +132,11 @@ def require_apart(data: Samples, holdout: Samples) -> None:
     same = data.feeds is holdout.feeds or (data.identity and data.identity == holdout.identity)
     if same or {hash_of(f) for f in data.feeds[:_COMPARED]} & {hash_of(f) for f in holdout.feeds[:_COMPARED]}:
         raise DataError(
-            "samples that calibrate are held out too: the error on them is too good", where=holdout.detail,
-            allowed="other samples than those of data", hint="without --holdout the last fifth of the data is held out",
-        )  # fmt: skip
+            "samples that calibrate are held out too: the error on them is too good",
+            where=holdout.detail,
+            allowed="other samples than those of data",
+            hint="without --holdout the last fifth of the data is held out",
+        )
 
 
 def keep_apart(held_out: Samples) -> Tuple[Samples, Samples]:
@@ -144,8 +149,13 @@ def parted(samples: Samples, first: int) -> Tuple[Samples, Samples]:
     """The first samples and the rest."""
     labels, count = samples.labels, len(samples.feeds)
     one, other = (
-        replace(samples, feeds=samples.feeds[part], detail=f"{which} of {samples.detail}",
-                labels=None if labels is None else labels[part], identity="")
+        replace(
+            samples,
+            feeds=samples.feeds[part],
+            detail=f"{which} of {samples.detail}",
+            labels=None if labels is None else labels[part],
+            identity="",
+        )
         for part, which in ((slice(first), f"the first {first}"), (slice(first, None), f"the last {count - first}"))
-    )  # fmt: skip
+    )
     return one, other

@@ -107,10 +107,7 @@ def metric_values(simulation: Simulation, samples: Samples, metric: Metric) -> T
     for i, (reference, feed) in enumerate(zip(simulation.reference_given(feeds), feeds)):
         label = samples.labels[i] if samples.labels is not None else None
         rounded = simulation.run_given(feed)
-        for name, basis, outputs, values in (
-            ("FP32", "fp32", reference, exact),
-            ("INT8", "simulated", rounded, simulated),
-        ):
+        for name, basis, outputs, values in (("FP32", "fp32", reference, exact), ("INT8", "simulated", rounded, simulated)):
             require_finite(outputs, name, basis, i, feed, simulation.first_fault if basis == "simulated" else None)
             values.append(metric.of_sample(outputs, label, reference))
             require_score(values[-1], metric.name, name, basis, i)

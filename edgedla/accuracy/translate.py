@@ -62,9 +62,7 @@ def exported_by_torch(path: Path) -> bool:
         return b"\x12" + bytes([len(PRODUCER)]) + PRODUCER.encode() in stream.read(32)
 
 
-def translate(
-    model: Any, platform: Platform, absmax: Optional[Mapping[str, float]] = None, form: str = "int8"
-) -> Translated:
+def translate(model: Any, platform: Platform, absmax: Optional[Mapping[str, float]] = None, form: str = "int8") -> Translated:
     """INT8 of an onnx.ModelProto in the form that the platform's TensorRT takes for the DLA.
 
     - Up to TensorRT 10: removes Q/DQ and writes the scales into a calibration cache of that release.
@@ -82,14 +80,13 @@ def translate(
             raise UsageError("the model holds Q/DQ, and a cache gives scales too", allowed="one of them")
         if not typed:
             return _without(model, platform)
-        return Translated(
-            "qdq", model.SerializeToString(), {}, notes=("the model holds Q/DQ already: written as it is",)
-        )
+        return Translated("qdq", model.SerializeToString(), {}, notes=("the model holds Q/DQ already: written as it is",))
     if absmax is None:
         raise UsageError(
-            "the model holds no Q/DQ, and there are no samples", where="--data",
+            "the model holds no Q/DQ, and there are no samples",
+            where="--data",
             hint="give samples with --data, or the scales of a cache with --calib",
-        )  # fmt: skip
+        )
     if typed:
         ranges = dict(absmax)
         made = quantised_model(model, ranges, (), form, platform)

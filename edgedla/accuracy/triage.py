@@ -145,9 +145,7 @@ def _outputs_gain(
     return simulation.noise(feeds, absmax, alike).share <= best
 
 
-def with_accumulated(
-    errors: Sequence[TensorError], measured: Mapping[str, Tuple[float, float]]
-) -> Tuple[TensorError, ...]:
+def with_accumulated(errors: Sequence[TensorError], measured: Mapping[str, Tuple[float, float]]) -> Tuple[TensorError, ...]:
     """`errors` with `accumulated_db` and `cosine` from simulation.tensor_noise."""
     return tuple(
         replace(e, accumulated_db=measured[e.tensor][0], cosine=measured[e.tensor][1]) if e.tensor in measured else e

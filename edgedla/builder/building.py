@@ -49,9 +49,7 @@ CONVERTED = "built.onnx"
 
 
 @typed
-def plan_build(
-    model: Model, request: BuildRequest, *, work: Optional[Path] = None, say: Optional[Say] = None
-) -> BuildPlan:
+def plan_build(model: Model, request: BuildRequest, *, work: Optional[Path] = None, say: Optional[Say] = None) -> BuildPlan:
     """Makes the plan of a build. Builds and writes nothing, except measured INT8 ranges into `work`.
 
     Raises:
@@ -59,9 +57,7 @@ def plan_build(
     """
     plans = plan_stages(model, request, work=work, say=say)
     if len(plans) > 1:
-        raise BuildError(
-            f"the placement makes a chain of {len(plans)} engines, with one plan per stage", hint="call plan_stages"
-        )
+        raise BuildError(f"the placement makes a chain of {len(plans)} engines, with one plan per stage", hint="call plan_stages")
     return plans[0]
 
 
@@ -208,9 +204,7 @@ def _plan(
     check_mode = "standalone" if request.mode == "standalone" else "fallback"
     borders = "strict" if check_mode == "fallback" and request.options.reformat_free else check_mode
     source.convert(platform, borders, request.shapes, request.batch, converted)
-    graph = load_onnx(
-        source.file, trt=platform.release.trt, shapes=request.shapes, batch=request.batch, open_batch=TRTEXEC_BATCH
-    )
+    graph = load_onnx(source.file, trt=platform.release.trt, shapes=request.shapes, batch=request.batch, open_batch=TRTEXEC_BATCH)
     refuse_dynamic(graph)
     if simulated:
         require_simulable(graph)
@@ -229,9 +223,7 @@ def _plan(
         require_fp32(graph, source.path, platform)
     if calibrated:
         with types_named(source, request.precision, platform):
-            calibration = calibrate(
-                source, graph, request.calib, request.calib_data, request.calib_method, pictures, work, say
-            )
+            calibration = calibrate(source, graph, request.calib, request.calib_data, request.calib_method, pictures, work, say)
     if model is not None and chained:
         from edgedla.builder.onnx_input import load_model
 
@@ -240,12 +232,7 @@ def _plan(
         return plan_chain(whole, [region.layers for region in model.regions])
     report: CheckReport = check_graph(graph, platform, request.precision, check_mode)
     return make_plan(
-        graph,
-        report,
-        mode=request.mode,
-        calibration=calibration,
-        options=options,
-        dynamic_inputs=source.dynamic_inputs,
+        graph, report, mode=request.mode, calibration=calibration, options=options, dynamic_inputs=source.dynamic_inputs
     )
 
 
@@ -339,9 +326,7 @@ def as_file(model: Model) -> Iterator[Path]:
         raise UsageError(
             f"a {type(model).__name__} cannot be built",
             allowed="path of an ONNX file, its bytes, or a ModelProto",
-            hint="a LayerGraph holds no weights: it can be checked and placed"
-            if isinstance(model, LayerGraph)
-            else None,
+            hint="a LayerGraph holds no weights: it can be checked and placed" if isinstance(model, LayerGraph) else None,
         )
     data = model if isinstance(model, bytes) else model.SerializeToString()
     with tempfile.TemporaryDirectory(prefix="edgedla-") as folder:

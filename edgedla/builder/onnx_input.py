@@ -96,9 +96,7 @@ def read_model(path: Union[str, Path]) -> Any:
         # protobuf hands out bytes for what is not UTF-8. ONNX Runtime reads no such model.
         if isinstance(name, bytes):
             raise ModelError(
-                f"the name {name!r} is not UTF-8 text",
-                where=str(path),
-                hint="a check takes it; to run, export it again",
+                f"the name {name!r} is not UTF-8 text", where=str(path), hint="a check takes it; to run, export it again"
             )
     if opset < MIN_OPSET:
         try:

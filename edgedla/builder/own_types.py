@@ -40,9 +40,7 @@ def types_named(source: OnnxSource, precision: str, platform: Platform) -> Itera
             if e.where is not None:
                 raise
             raise ModelError(e.what, where=str(source.path), hint=e.hint) from e
-        raise ModelError(
-            f"{own.text}: {e.what}", where=str(source.path), hint=_turn(source.path, precision, platform)
-        ) from e
+        raise ModelError(f"{own.text}: {e.what}", where=str(source.path), hint=_turn(source.path, precision, platform)) from e
 
 
 def _turn(path: Path, precision: str, platform: Platform) -> str:

@@ -53,10 +53,7 @@ class Bundle:
 
 @typed
 def bundle(
-    artifact: Union[None, str, Path] = None,
-    out: Union[str, Path] = "bundle",
-    *,
-    pipeline: Union[None, str, Path] = None,
+    artifact: Union[None, str, Path] = None, out: Union[str, Path] = "bundle", *, pipeline: Union[None, str, Path] = None
 ) -> Bundle:
     """Writes the smallest installation that runs a pipeline: its artifacts, and only those modules of edgedla that it uses.
 
@@ -92,10 +89,18 @@ def bundle(
         raise EnvironmentMissing(f"cannot be written: {e.strerror or e}", where=str(path)) from e
     manifest = contents.manifest
     return Bundle(
-        path, command, len(manifest["modules"]), sum(map(len, contents.code.values())) + len(contents.bundle_json()),
-        sum(p.stat().st_size for p in contents.data.values()), _size(path), tuple(manifest["needs"]),
-        tuple(manifest["targets"]), bool(manifest["simulated"]), contents.private, contents.lacking,
-    )  # fmt: skip
+        path,
+        command,
+        len(manifest["modules"]),
+        sum(map(len, contents.code.values())) + len(contents.bundle_json()),
+        sum(p.stat().st_size for p in contents.data.values()),
+        _size(path),
+        tuple(manifest["needs"]),
+        tuple(manifest["targets"]),
+        bool(manifest["simulated"]),
+        contents.private,
+        contents.lacking,
+    )
 
 
 def _entries(contents: Contents) -> Iterator[Tuple[str, bytes]]:
@@ -141,9 +146,10 @@ def _folder(contents: Contents, path: Path) -> None:
     foreign = _foreign(path)
     if foreign is not None:
         raise UsageError(
-            f"this path holds something other than a bundle{foreign and ': '}{foreign}", where=str(path),
+            f"this path holds something other than a bundle{foreign and ': '}{foreign}",
+            where=str(path),
             allowed="a new folder, or one with a bundle and nothing else",
-        )  # fmt: skip
+        )
     with publication() as out:
         partial = out.folder(path)
         for name, body in _entries(contents):

@@ -77,10 +77,7 @@ class Carried:
     def secrets(self, document: Dict[str, Any]) -> None:
         """Password files are not included: the board must have them."""
         outputs = document.get("outputs") or {}
-        named = (
-            (document.get("view") or {}, ("token_file",)),
-            (outputs.get("mqtt") or {}, ("password_file", "ca_file")),
-        )
+        named = ((document.get("view") or {}, ("token_file",)), (outputs.get("mqtt") or {}, ("password_file", "ca_file")))
         self.lacking += [part[key] for part, keys in named for key in keys if part.get(key)]
 
 

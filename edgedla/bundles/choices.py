@@ -36,8 +36,12 @@ def choices_of(config: PipelineConfig, artifacts: Sequence[Artifact]) -> Choices
     runners = frozenset(runner for artifact in artifacts for runner in _runners(artifact))
     uris = [source.uri for source in config.named_sources.values() if source.uri]
     out, models = config.outputs, config.named_models.values()
-    by_pip = {"paho-mqtt": out.mqtt.url, "pyzmq": out.zmq,
-              "lap": any(model.track for model in models), "jinja2": config.view.port}  # fmt: skip
+    by_pip = {
+        "paho-mqtt": out.mqtt.url,
+        "pyzmq": out.zmq,
+        "lap": any(model.track for model in models),
+        "jinja2": config.view.port,
+    }
     return Choices(
         runners,
         frozenset(parse_source(uri).scheme for uri in uris),
@@ -70,7 +74,7 @@ LATE: Mapping[str, Callable[[Choices], bool]] = {
     # Settings and devices are resolved when the bundle is made; the board's own table of modules is not read.
     "edgedla.io.strict_yaml": lambda c: False,
     # It asks the rules, which no bundle carries.
-    "edgedla.runtime.pipeline.loadables_in_use": lambda c: False,
+    "edgedla.runtime.runners.loadables_in_use": lambda c: False,
     "edgedla.placement": lambda c: False,
     # Which encoder the board has, for RTSP and for clips.
     "edgedla.targets": lambda c: c.rtsp or c.draws,

@@ -82,10 +82,7 @@ def imports_of(body: List[ast.stmt], late: bool = False) -> Iterator[Tuple[str, 
             yield from ((f"{node.module}.{alias.name}", late) for alias in node.names)
         elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             yield from imports_of(node.body, True)
-        elif isinstance(node, ast.If) and "TYPE_CHECKING" in {
-            getattr(node.test, "id", ""),
-            getattr(node.test, "attr", ""),
-        }:
+        elif isinstance(node, ast.If) and "TYPE_CHECKING" in {getattr(node.test, "id", ""), getattr(node.test, "attr", "")}:
             yield from imports_of(node.orelse, late)
         else:
             for field in ("body", "orelse", "finalbody"):

@@ -132,9 +132,7 @@ def contents_of(artifact: Union[None, str, Path], pipeline: Union[None, str, Pat
         version, document = read_document(where)
         if artifact is not None:
             if version != 1:
-                raise UsageError(
-                    "the pipeline names an artifact for each model", where=where, allowed="--pipeline alone"
-                )
+                raise UsageError("the pipeline names an artifact for each model", where=where, allowed="--pipeline alone")
             document["artifact"] = os.path.abspath(artifact)
     document = copy.deepcopy(document)
     named = document if document.get("source") or document.get("sources") else {**document, "source": "synthetic://"}
@@ -151,9 +149,7 @@ def _without_source(config: PipelineConfig) -> PipelineConfig:
     return dataclasses.replace(config, source=SourceConfig())
 
 
-def _contents(
-    version: int, document: Dict[str, Any], artifacts: _Artifacts, carried: Carried, choices: Any
-) -> Contents:
+def _contents(version: int, document: Dict[str, Any], artifacts: _Artifacts, carried: Carried, choices: Any) -> Contents:
     modules, _ = closure(ROOTS | carried.modules, needed(choices))
     code = {path.relative_to(PACKAGE.parent).as_posix(): path.read_bytes() for path in modules.values()}
     code[START] = (PACKAGE.parent / START).read_bytes()

@@ -50,9 +50,7 @@ def main(root: str, arguments: Optional[List[str]] = None, opened: Callable[[], 
     except Exception as e:
         if os.environ.get("EDGEDLA_DEBUG", "") not in ("", "0"):
             raise
-        return _say(
-            f"bug in edgedla: {type(e).__name__}: {e}\n  EDGEDLA_DEBUG=1 prints the traceback", EdgedlaError.exit_code
-        )
+        return _say(f"bug in edgedla: {type(e).__name__}: {e}\n  EDGEDLA_DEBUG=1 prints the traceback", EdgedlaError.exit_code)
 
 
 def _end_stdout() -> None:
@@ -87,9 +85,11 @@ def _main(root: str, given: Any, opened: Callable[[], None]) -> int:
     if given.verify:
         return _verify(root, settings)
     config = with_overrides(
-        _config(root, settings), sources=given.source, outputs={"jsonl": given.jsonl},
+        _config(root, settings),
+        sources=given.source,
+        outputs={"jsonl": given.jsonl},
         stop_after={"frames": given.frames, "seconds": given.seconds},
-    )  # fmt: skip
+    )
     return _run(config, opened)
 
 
@@ -97,8 +97,7 @@ def _missing(error: ImportError) -> EnvironmentMissing:
     missing = str(error.name or "")
     if missing.startswith("edgedla."):
         return EnvironmentMissing(
-            f"this bundle was made without {missing}",
-            hint="bundle the pipeline again with the source or output that needs it",
+            f"this bundle was made without {missing}", hint="bundle the pipeline again with the source or output that needs it"
         )
     return EnvironmentMissing(
         f"the Python library {missing!r} cannot be imported",

@@ -127,8 +127,11 @@ def unpacked(archive: zipfile.ZipFile, manifest: Dict[str, Any], text: bytes) ->
     except OSError as e:
         # Another start may have been first.
         if not os.path.isfile(os.path.join(folder, "bundle.json")):
-            fail("cannot be unpacked below " + cache + ": " + str(e.strerror) + "\n"
-                 "  XDG_CACHE_HOME names another folder; a bundle that is a folder or a .tar unpacks nothing", 4)  # fmt: skip
+            fail(
+                "cannot be unpacked below " + cache + ": " + str(e.strerror) + "\n"
+                "  XDG_CACHE_HOME names another folder; a bundle that is a folder or a .tar unpacks nothing",
+                4,
+            )
     finally:
         if partial:
             shutil.rmtree(partial, ignore_errors=True)
@@ -246,9 +249,11 @@ class Modules:
             return None
         place = os.path.join(self.root, *file.split("/"))
         return spec_from_file_location(
-            name, place, loader=Loader(name, place, self),
+            name,
+            place,
+            loader=Loader(name, place, self),
             submodule_search_locations=[os.path.dirname(place)] if package else None,
-        )  # fmt: skip
+        )
 
     def code(self, name: str, make: Callable[[], CodeType]) -> CodeType:
         body = self.compiled.get(name)

@@ -26,19 +26,11 @@ FORMATS = ("text", "json")
     metavar="DEVICE",
     help="GPU, DLA0 or DLA1; DEVICE=ARTIFACT measures another artifact there. May be given several times.",
 )
-@option(
-    "--warmUp", "--warm-up", "warm_up", type=float, default=200.0, show_default=True, help="Warm-up in milliseconds."
-)
-@option(
-    "--duration", type=float, default=3.0, show_default=True, help="Minimum duration of the measurement in seconds."
-)
+@option("--warmUp", "--warm-up", "warm_up", type=float, default=200.0, show_default=True, help="Warm-up in milliseconds.")
+@option("--duration", type=float, default=3.0, show_default=True, help="Minimum duration of the measurement in seconds.")
 @option("--iterations", type=int, default=10, show_default=True, help="Fewest inferences.")
-@option(
-    "--percentile", joins=True, default="50,90,95,99", show_default=True, help="Percentiles of the latency to report."
-)
-@option(
-    "--streams", "--infStreams", type=click.IntRange(1, 16), default=1, show_default=True, help="Inferences at once."
-)
+@option("--percentile", joins=True, default="50,90,95,99", show_default=True, help="Percentiles of the latency to report.")
+@option("--streams", "--infStreams", type=click.IntRange(1, 16), default=1, show_default=True, help="Inferences at once.")
 @option("--exportTimes", "--export-times", "export_times", metavar="FILE", help="Write every latency to FILE (JSON).")
 @option(
     "--exportProfile",
@@ -61,9 +53,7 @@ FORMATS = ("text", "json")
     "of `edgedla place` takes for this and other models.",
 )
 @shape_options()
-@option(
-    "--power-mode", metavar="NAME", help="With --onnx: nvpmodel mode of the board, if edgedla cannot read it there."
-)
+@option("--power-mode", metavar="NAME", help="With --onnx: nvpmodel mode of the board, if edgedla cannot read it there.")
 @option(
     "--sweep-pools",
     "sweep",

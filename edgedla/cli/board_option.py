@@ -23,21 +23,42 @@ if TYPE_CHECKING:
 #: list: texts, or a file. pipeline: a YAML file with the files that it names beside it, or a folder.
 FILES: Mapping[str, Mapping[str, str]] = {
     "build": {
-        "models": "in", "trtexec_onnx": "in", "placement": "in", "calib": "in", "calib_data": "in", "preprocess": "in",
+        "models": "in",
+        "trtexec_onnx": "in",
+        "placement": "in",
+        "calib": "in",
+        "calib_data": "in",
+        "preprocess": "in",
         "out": "out",
     },
     "bench": {
-        "artifact": "in", "trtexec_engine": "in", "onnx": "in", "sweep": "in", "devices": "device", "export_times": "out",
-        "export_profile": "out", "export_layer_info": "out", "output": "out",
+        "artifact": "in",
+        "trtexec_engine": "in",
+        "onnx": "in",
+        "sweep": "in",
+        "devices": "device",
+        "export_times": "out",
+        "export_profile": "out",
+        "export_layer_info": "out",
+        "output": "out",
     },
     "run": {
-        "pipeline": "pipeline", "placement": "in", "sources": "maybe", "source_file": "in", "labels": "maybe", "devices": "device",
-        "jsonl": "out", "images": "out", "video": "out", "metrics": "out", "output": "out",
+        "pipeline": "pipeline",
+        "placement": "in",
+        "sources": "maybe",
+        "source_file": "in",
+        "labels": "maybe",
+        "devices": "device",
+        "jsonl": "out",
+        "images": "out",
+        "video": "out",
+        "metrics": "out",
+        "output": "out",
     },
     "inspect": {"file": "in", "other": "in", "against": "in", "output": "out"},
     "doctor": {"output": "out"},
     "monitor": {},
-}  # fmt: skip
+}
 #: Verbs that only read: they need not wait for another user of the board.
 SHARED = ("doctor", "monitor", "inspect")
 #: Options of these verbs that build and measure, and so have to wait.

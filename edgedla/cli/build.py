@@ -15,14 +15,7 @@ from edgedla.cli.arguments.models import as_file
 from edgedla.cli.arguments.option import option
 from edgedla.cli.arguments.preprocess import preprocess_options
 from edgedla.cli.board_option import BoardCommand
-from edgedla.cli.options import (
-    format_options,
-    memory_option,
-    platform_flags,
-    resolve_models,
-    shape_options,
-    split_trtexec,
-)
+from edgedla.cli.options import format_options, memory_option, platform_flags, resolve_models, shape_options, split_trtexec
 from edgedla.cli.output import deliver, echo, say
 from edgedla.cli.terminal.waiting import waiting
 from edgedla.errors import UsageError
@@ -74,9 +67,7 @@ trtexec's spellings are accepted: --onnx, --useDLACore, --allowGPUFallback, --bu
     help="Take each layer's device from this file of `edgedla place -o FILE`, not from the rules' verdicts.",
 )
 @option("--dla-core", type=click.IntRange(0, 1), help="DLA core.  [default: 0]")
-@option(
-    "--calib", metavar="FILE", help="INT8 scales: a TensorRT calibration cache, or the folder of `edgedla quantize`."
-)
+@option("--calib", metavar="FILE", help="INT8 scales: a TensorRT calibration cache, or the folder of `edgedla quantize`.")
 @option(
     "--calib-data",
     metavar="PATH",
@@ -92,21 +83,16 @@ trtexec's spellings are accepted: --onnx, --useDLACore, --allowGPUFallback, --bu
     help=f"{', '.join(CALIBRATION_METHODS)}, or percentile:99.9.",
 )
 @option(
-    "--calib-search", is_flag=True,
+    "--calib-search",
+    is_flag=True,
     help="Choose scales by the error at the outputs, as `edgedla quantize` does, not by each tensor's histogram. About "
     "ten times slower.",
-)  # fmt: skip
+)
 @preprocess_options()
-@option(
-    "--set-ranges", is_flag=True, help="Set each tensor's dynamic range through TensorRT's API, without a calibrator."
-)
+@option("--set-ranges", is_flag=True, help="Set each tensor's dynamic range through TensorRT's API, without a calibrator.")
 @format_options()
-@option(
-    "--reformat-free", is_flag=True, help="Choose input and output formats that need no reformat, in hybrid mode too."
-)
-@option(
-    "--pools", "--memPoolSize", "pools", joins=True, metavar="LIST", help="As dlaSRAM:512K,dlaLocalDRAM:1024 (MiB)."
-)
+@option("--reformat-free", is_flag=True, help="Choose input and output formats that need no reformat, in hybrid mode too.")
+@option("--pools", "--memPoolSize", "pools", joins=True, metavar="LIST", help="As dlaSRAM:512K,dlaLocalDRAM:1024 (MiB).")
 @option("--engines", type=click.IntRange(min=1), default=1, help="How many engines share the DLA's SRAM.  [default: 1]")
 @option(
     "--layer-devices",
@@ -118,26 +104,22 @@ trtexec's spellings are accepted: --onnx, --useDLACore, --allowGPUFallback, --bu
     help="As name:GPU,part*:DLA.",
 )
 @option(
-    "--layer-precisions", "--layerPrecisions", "layer_precisions", field="precisions", joins=True, metavar="LIST",
+    "--layer-precisions",
+    "--layerPrecisions",
+    "layer_precisions",
+    field="precisions",
+    joins=True,
+    metavar="LIST",
     help="As name:fp16.",
-)  # fmt: skip
-@option(
-    "--obey-precision",
-    is_flag=True,
-    help="Treat --layer-precisions as constraints that must be obeyed, not as preferences.",
 )
+@option("--obey-precision", is_flag=True, help="Treat --layer-precisions as constraints that must be obeyed, not as preferences.")
 @option(
-    "--sparsity",
-    type=click.Choice(["enable", "disable"]),
-    default="disable",
-    help="Let the DLA use 2:4 structured sparsity.",
+    "--sparsity", type=click.Choice(["enable", "disable"]), default="disable", help="Let the DLA use 2:4 structured sparsity."
 )
 @option("--no-timing-cache", is_flag=True, help="Time every kernel anew: use no timing cache.")
 @option("--allow-unknown", is_flag=True, help="Let TensorRT decide the device of layers with an unknown verdict.")
 @option(
-    "--allow-drift",
-    is_flag=True,
-    help="Move layers that TensorRT refuses, against the verdict, to the GPU, and report them.",
+    "--allow-drift", is_flag=True, help="Move layers that TensorRT refuses, against the verdict, to the GPU, and report them."
 )
 @option(
     "--numerics",

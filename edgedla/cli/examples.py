@@ -37,10 +37,7 @@ EXAMPLES: Dict[str, Tuple[str, str]] = {
         "edgedla evaluate detector --data samples.npz --metric cosine --against model.onnx",
         "edgedla evaluate model.onnx --data samples.npz --metric map --decode yolov8 --reg-max 8",
     ),
-    "convert": (
-        "edgedla convert model.pt2 -o model.onnx",
-        "edgedla convert saved_model --target orin-nx-16gb -o model.onnx",
-    ),
+    "convert": ("edgedla convert model.pt2 -o model.onnx", "edgedla convert saved_model --target orin-nx-16gb -o model.onnx"),
     "deploy": (
         "edgedla deploy model.onnx --target orin-nx-16gb --data samples.npz -o deployed",
         "edgedla deploy model.onnx --data samples.npz --metric map --decode yolov8 --reg-max 8 --max-drop 2% -o deployed",
@@ -75,10 +72,7 @@ EXAMPLES: Dict[str, Tuple[str, str]] = {
 _JOB = "20261122-101500-a1b2c3"
 #: verb and command below it -> its examples: two, or one where it takes neither option nor another argument.
 BELOW: Dict[str, Tuple[str, ...]] = {
-    "board add": (
-        "edgedla board add orin1 nvidia@10.0.0.5",
-        "edgedla board add orin2 nvidia@10.0.0.6:2222 --group lab",
-    ),
+    "board add": ("edgedla board add orin1 nvidia@10.0.0.5", "edgedla board add orin2 nvidia@10.0.0.6:2222 --group lab"),
     "board list": ("edgedla board list", "edgedla board list --probe"),
     "board setup": ("edgedla board setup orin1", "edgedla board setup orin1 --dry-run"),
     "board doctor": ("edgedla board doctor orin1", "edgedla board doctor orin1 --format json"),
@@ -96,10 +90,7 @@ BELOW: Dict[str, Tuple[str, ...]] = {
     ),
     "costs wanted": ("edgedla costs wanted", "edgedla costs wanted --target orin-nx-16gb -o measure.sh"),
     "acceptance show": ("edgedla acceptance show truth.tar.gz",),
-    "acceptance ingest": (
-        "edgedla acceptance ingest truth.tar.gz",
-        "edgedla acceptance ingest truth.tar.gz --into evidence",
-    ),
+    "acceptance ingest": ("edgedla acceptance ingest truth.tar.gz", "edgedla acceptance ingest truth.tar.gz --into evidence"),
     "rules list": ("edgedla rules list --kind convolution", "edgedla rules list -o rules.json"),
     "rules explain": ("edgedla rules explain CONV006", "edgedla rules explain conv-stride"),
     "rules docs": ("edgedla rules docs", "edgedla rules docs -o RULES.md"),

@@ -82,8 +82,11 @@ def answer(text: str, lines: Optional[Sequence[str]]) -> Tuple[Render, bool]:
     is_log, lines = lines is None, _lines(text) if lines is None else lines
     explained, unknown = explain_log(lines, echoes=not is_log and len(lines) == 1)
     if not explained and not unknown and is_log and any(_BINARY.search(line) for line in lines):
-        raise DocumentError("explain reads logs, and this is not a text file", where="standard input" if text == "-" else text,
-                            hint="`edgedla inspect` says what a file is")  # fmt: skip
+        raise DocumentError(
+            "explain reads logs, and this is not a text file",
+            where="standard input" if text == "-" else text,
+            hint="`edgedla inspect` says what a file is",
+        )
     near: Tuple[Tuple[str, str], ...] = ()
     if not explained and not is_log and len(lines) == 1:
         if _LOG_NAME.search(text):

@@ -22,12 +22,7 @@ from edgedla.cli.output import echo
 @option("--labels", metavar="A,B,C", help="Class names, or a file with one per line.")
 @option("--score", type=click.FloatRange(0, 1), default=0.25, help="Drop detections below this score.  [default: 0.25]")
 @option("--parser", default="", metavar="FUNCTION", help="For DeepStream: the function that parses a detector's boxes.")
-@option(
-    "--parser-library",
-    default="",
-    metavar="FILE",
-    help="For DeepStream: the library on the board that holds this function.",
-)
+@option("--parser-library", default="", metavar="FILE", help="For DeepStream: the library on the board that holds this function.")
 @preprocess_options(file=False)
 def export(
     runtime: str,

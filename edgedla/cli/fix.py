@@ -60,22 +60,11 @@ SAME = "target jetpack trt shapes batch objective change_outputs approximate dat
     help="Whether a rewrite may make an output 4-D, or move it in front of a decoder.  [default: only for strict and standalone]",
 )
 @option(
-    "--approximate",
-    type=float,
-    default=0.0,
-    metavar="MAX_ERROR",
-    help="Allow approximate rewrites up to this relative L2 error.",
+    "--approximate", type=float, default=0.0, metavar="MAX_ERROR", help="Allow approximate rewrites up to this relative L2 error."
 )
-@option(
-    "--only",
-    multiple=True,
-    metavar="IDS",
-    help="Apply only these rewrites or remedies (`edgedla fix --list` lists them).",
-)
+@option("--only", multiple=True, metavar="IDS", help="Apply only these rewrites or remedies (`edgedla fix --list` lists them).")
 @option("--skip", multiple=True, metavar="IDS", help="Do not apply these rewrites or remedies.")
-@option(
-    "--data", metavar="PATH", help="Inputs for the proofs: .npz, .npy or a folder.  [default: seeded random inputs]"
-)
+@option("--data", metavar="PATH", help="Inputs for the proofs: .npz, .npy or a folder.  [default: seeded random inputs]")
 @memory_option()
 @option("--no-prove", is_flag=True, help="Run no proofs; the report marks every rewrite as unproved.")
 @option("--seeded-weights", is_flag=True, help="If the model's weights are missing, prove with seeded random ones.")
@@ -104,9 +93,7 @@ SAME = "target jetpack trt shapes batch objective change_outputs approximate dat
     type=click.Choice((*FORMATS, "markdown")),
     help="Form of the report, or markdown of --list.  [default: text]",
 )
-@option(
-    "--report", "reports", multiple=True, metavar="FILE", help="Write the report to FILE. Its ending decides the form."
-)
+@option("--report", "reports", multiple=True, metavar="FILE", help="Write the report to FILE. Its ending decides the form.")
 @option(
     "--list",
     "listed",

@@ -80,9 +80,7 @@ def inspect(
         from edgedla.placement.check_cost import check
         from edgedla.reports.gate.standing import change, standing_of
 
-        before, after = (
-            check(path, target=target, jetpack=jetpack, trt=trt, precision=precision) for path in (file, other)
-        )
+        before, after = (check(path, target=target, jetpack=jetpack, trt=trt, precision=precision) for path in (file, other))
         first, second = with_verdicts(first, before), with_verdicts(second, after)
         worse = change(standing_of(before), standing_of(after)).worse
     elif fail_on_worse:

@@ -52,9 +52,7 @@ class LazyGroup(click.Group):
         command.help = command.help or line
         return command
 
-    def resolve_command(
-        self, ctx: click.Context, args: List[str]
-    ) -> Tuple[Optional[str], Optional[click.Command], List[str]]:
+    def resolve_command(self, ctx: click.Context, args: List[str]) -> Tuple[Optional[str], Optional[click.Command], List[str]]:
         if args and args[0] == "help":
             args = self._help(ctx, args[1:])
         if args and args[0] not in VERBS and not args[0].startswith("-"):

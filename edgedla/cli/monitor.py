@@ -47,9 +47,7 @@ def monitor(interval: float, count: int, output_format: str) -> None:
 
 def _line(s: Sample) -> str:
     parts = [f"{name} {'-' if share is None else f'{share:.0%}'}" for name, share in sorted(s.dla_busy.items())]
-    parts += [
-        f"{name} {mhz:g} MHz" for name, mhz in sorted(s.clocks_mhz.items()) if name in ("gpu", "emc", "dla0", "dla1")
-    ]
+    parts += [f"{name} {mhz:g} MHz" for name, mhz in sorted(s.clocks_mhz.items()) if name in ("gpu", "emc", "dla0", "dla1")]
     if s.temperatures_c:
         hottest = max(s.temperatures_c, key=lambda k: s.temperatures_c[k])
         parts.append(f"{hottest} {s.temperatures_c[hottest]:.1f} C")

@@ -83,11 +83,7 @@ def shape_options() -> Callable[[Command], Command]:
             metavar="NAME:DIMS",
             help="Fix input shapes: name:1x3x640x640,other:1x8; a name with a comma between quotes: '\"a,b\":1x8'.",
         ),
-        option(
-            "--batch",
-            type=click.IntRange(min=1),
-            help="Set the first dimension of every input that --shapes does not name.",
-        ),
+        option("--batch", type=click.IntRange(min=1), help="Set the first dimension of every input that --shapes does not name."),
     )
 
 
@@ -199,10 +195,7 @@ def _as_onnx(model: str, shapes: Any) -> str:
     with waiting("converting"):
         file, _ = converted(model, shapes=shapes, say=lambda line: echo(f"edgedla: {line}", err=True))
     if file != model and kept_scales(file) is not None:
-        echo(
-            f"edgedla: {model} holds INT8 scales: `edgedla build {shlex.quote(model)} --precision int8` takes them",
-            err=True,
-        )
+        echo(f"edgedla: {model} holds INT8 scales: `edgedla build {shlex.quote(model)} --precision int8` takes them", err=True)
     return str(file)
 
 
@@ -218,9 +211,7 @@ def precision_of_check(precision: Optional[str], trtexec: Mapping[str, Any], *pl
     return platform_for(*platform).precision if precision_is_open(precision, trtexec) else precision
 
 
-def resolve_network(
-    precision: Optional[str], mode: Optional[str], trtexec: Mapping[str, Any]
-) -> Tuple[str, str, Optional[int]]:
+def resolve_network(precision: Optional[str], mode: Optional[str], trtexec: Mapping[str, Any]) -> Tuple[str, str, Optional[int]]:
     """(precision, mode, DLA core or None) of edgedla's options and trtexec's.
 
     Raises:

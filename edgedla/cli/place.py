@@ -100,9 +100,7 @@ SAME = ("clocks_locked", "profile", "layer_info", "use_unknown", "shapes", "batc
     metavar="FILE",
     help="Replace predictions by these measured times: from `edgedla bench` or trtexec --exportProfile.",
 )
-@option(
-    "--layer-info", metavar="FILE", help="From trtexec --exportLayerInfo: which layers of --profile ran on the DLA."
-)
+@option("--layer-info", metavar="FILE", help="From trtexec --exportLayerInfo: which layers of --profile ran on the DLA.")
 @option("--use-unknown", is_flag=True, help="Allow layers with an unknown verdict on the DLA.")
 @option(
     "--time-limit",
@@ -196,9 +194,7 @@ def place(models: Tuple[str, ...], **given: Any) -> int:
         objective=given["objective"],
         devices=chosen_devices(given["devices"], core),
         pins=given["pins"],
-        limits=limits_for(
-            platform, given["loadables_per_core"], given["max_regions"], given["min_region"], len(models)
-        ),
+        limits=limits_for(platform, given["loadables_per_core"], given["max_regions"], given["min_region"], len(models)),
         latency_bound_us=latency_bounds(given["max_latency"]),
         rates=numbers(given["rates"], "--rates", "one number per model: 2,1"),
         frames_per_second=numbers(given["fps"], "--fps", "one number per model: 30,10"),

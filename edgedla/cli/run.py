@@ -39,12 +39,8 @@ FORMATS = ("text", "json")
     help="GPU, DLA0 or DLA1; several devices share the frames. GPU=ARTIFACT runs another artifact on that device. A chain has "
     "its own devices.",
 )
-@option(
-    "--placement", metavar="FILE", help="Run on the core, or the chain of cores, that `edgedla place -o FILE` chose."
-)
-@option(
-    "--preprocess", type=click.Choice(("auto", "cpu", "cuda")), help="Device that preprocesses frames.  [default: auto]"
-)
+@option("--placement", metavar="FILE", help="Run on the core, or the chain of cores, that `edgedla place -o FILE` chose.")
+@option("--preprocess", type=click.Choice(("auto", "cpu", "cuda")), help="Device that preprocesses frames.  [default: auto]")
 @preprocess_options(file=False)
 @option(
     "--decode",
@@ -52,11 +48,7 @@ FORMATS = ("text", "json")
     help="classification, segmentation, instances, pose, ssd, yolov5, yolov8, yolo11, centernet, depth, final (boxes after "
     "NMS), none, or module:function of your own.",
 )
-@option(
-    "--labels",
-    metavar="A,B,C",
-    help="Class names, or a file with one per line. Default: those in the model's metadata.",
-)
+@option("--labels", metavar="A,B,C", help="Class names, or a file with one per line. Default: those in the model's metadata.")
 @option("--score", type=click.FloatRange(0, 1), help="Drop detections below this score.")
 @option("--reg-max", type=click.IntRange(1, 256), help="Bins per side of a YOLOv8 box (reg_max).  [default: 16]")
 @option("--frames", type=click.IntRange(min=0), help="Stop after this many frames.")
@@ -65,14 +57,15 @@ FORMATS = ("text", "json")
 @option("--images", metavar="FOLDER", help="Write annotated frames into this folder.")
 @option("--video", metavar="FILE", help="Write an annotated video (.mp4, .avi).")
 @option("--metrics", metavar="FILE", help="Write the pipeline's metrics as JSON lines.")
-@option(
-    "--prometheus", type=click.IntRange(0, 65535), metavar="PORT", help="Serve the pipeline's metrics for Prometheus."
-)
+@option("--prometheus", type=click.IntRange(0, 65535), metavar="PORT", help="Serve the pipeline's metrics for Prometheus.")
 @option("--view", metavar="[HOST:]PORT", help="Serve a live page with frames and metrics.  [default HOST: 127.0.0.1]")
 @option(
-    "--view-name", "view_names", multiple=True, metavar="NAME",
+    "--view-name",
+    "view_names",
+    multiple=True,
+    metavar="NAME",
     help="Host name by which browsers may ask for the page and scrapers for metrics, besides addresses and localhost.",
-)  # fmt: skip
+)
 @memory_option()
 @option("--format", "output_format", type=click.Choice(FORMATS), help="Form of the summary.  [default: text]")
 @option("-o", "--output", "output", multiple=True, metavar="FILE", help="Write the summary to FILE.")
@@ -160,9 +153,7 @@ def _require_apart(config: PipelineConfig, reports: Sequence[str]) -> None:
     for report in reports:
         for name in FILES:
             if any(path and os.path.realpath(path) == os.path.realpath(report) for path in written[name]):
-                raise UsageError(
-                    f"{name} writes to the same file", where=f"-o {report}", hint="give the summary another file"
-                )
+                raise UsageError(f"{name} writes to the same file", where=f"-o {report}", hint="give the summary another file")
 
 
 def _read(file: str, devices: Tuple[str, ...], placement: str, given: Mapping[str, Any]) -> PipelineConfig:

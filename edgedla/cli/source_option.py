@@ -113,9 +113,7 @@ def hide_argument(secret: str, instead: str) -> bool:
         at, hidden = memory.find(old), False
         while at >= 0:
             # The argument alone, or behind `--source=`.
-            if memory[at + len(old) : at + len(old) + 1] in (b"\0", b"") and (
-                at == 0 or memory[at - 1 : at] in (b"\0", b"=")
-            ):
+            if memory[at + len(old) : at + len(old) + 1] in (b"\0", b"") and (at == 0 or memory[at - 1 : at] in (b"\0", b"=")):
                 ctypes.memmove(start + at, new, len(new))
                 hidden = True
             at = memory.find(old, at + 1)

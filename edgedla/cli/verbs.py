@@ -16,16 +16,10 @@ GROUPS: Dict[str, Dict[str, Tuple[str, str]]] = {
     },
     "Make it fit, and build it": {
         "convert": ("edgedla.cli.deploy.convert:convert", "Convert a PyTorch, TensorFlow or Paddle model to ONNX."),
-        "quantize": (
-            "edgedla.cli.accuracy.quantize:quantize",
-            "Choose INT8 scales, explain their error, repair it (simulated).",
-        ),
+        "quantize": ("edgedla.cli.accuracy.quantize:quantize", "Choose INT8 scales, explain their error, repair it (simulated)."),
         "evaluate": ("edgedla.cli.accuracy.evaluate:evaluate", "Measure accuracy on samples, with its interval."),
         "build": ("edgedla.cli.build:build", "Build for the DLA: by TensorRT on a Jetson, else simulated."),
-        "deploy": (
-            "edgedla.cli.deploy.deploy:deploy",
-            "From a model and samples to an accepted artifact, in one call.",
-        ),
+        "deploy": ("edgedla.cli.deploy.deploy:deploy", "From a model and samples to an accepted artifact, in one call."),
         "export": ("edgedla.cli.export:export", "Hand a build to DeepStream, Triton, ONNX Runtime or Savant."),
     },
     "Run it": {
@@ -38,10 +32,7 @@ GROUPS: Dict[str, Dict[str, Tuple[str, str]]] = {
         "board": ("edgedla.cli.fleet.board:board", "Use boards over SSH: list, set up, lock, jobs, report."),
         "sweep": ("edgedla.cli.fleet.sweep:sweep", "Check thousands of models on every platform."),
         "costs": ("edgedla.cli.fleet.costs:costs", "Fit the cost model to what your boards measured; what it lacks."),
-        "acceptance": (
-            "edgedla.cli.boards.acceptance:acceptance",
-            "Show a truth report of a board, or store it as evidence.",
-        ),
+        "acceptance": ("edgedla.cli.boards.acceptance:acceptance", "Show a truth report of a board, or store it as evidence."),
     },
     "Look something up": {
         "doctor": ("edgedla.cli.boards.doctor:doctor", "Say what this machine has and what is missing."),

@@ -48,16 +48,14 @@ def converted(
     record = read_sealed(folder / FACTS)
     if record is None or not _whole(path, record):
         made = convert(source, shapes=shapes, **options)
-        for file, content in {
-            path: made.model,
-            **({cache_path(path): made.cache.encode()} if made.cache else {}),
-        }.items():
+        for file, content in {path: made.model, **({cache_path(path): made.cache.encode()} if made.cache else {})}.items():
             remove_folder(file)
             write_atomic(file, content, follow=False)
         record = {
-            "model": sha256_of_bytes(made.model), "scales": sha256_of_bytes(made.cache.encode()) if made.cache else "",
+            "model": sha256_of_bytes(made.model),
+            "scales": sha256_of_bytes(made.cache.encode()) if made.cache else "",
             "facts": made.to_dict(),
-        }  # fmt: skip
+        }
         remove_folder(folder / FACTS)
         write_sealed(folder / FACTS, record)
         if say is not None:

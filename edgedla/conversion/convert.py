@@ -16,16 +16,7 @@ import numpy as np
 
 from edgedla.arguments import typed
 from edgedla.conversion.comparison import worst_difference
-from edgedla.conversion.converted import (
-    OPSET,
-    SEED,
-    Converted,
-    layout_notes,
-    opset_of,
-    parser_notes,
-    tidied,
-    tolerance_of,
-)
+from edgedla.conversion.converted import OPSET, SEED, Converted, layout_notes, opset_of, parser_notes, tidied, tolerance_of
 from edgedla.conversion.kinds import KINDS, Kind, damage_of, kind_of
 from edgedla.conversion.objects import convert_module, object_kind, saved
 from edgedla.conversion.quantised import Finished, finished
@@ -115,17 +106,16 @@ def _refuse_layouts(layouts: Mapping[str, Sequence[str]], framework: str) -> Non
     for where, names in layouts.items():
         if names:
             raise UsageError(
-                f"a model of {framework} is N x C x H x W already",
-                where=where,
-                allowed="of TensorFlow, Keras and TFLite",
+                f"a model of {framework} is N x C x H x W already", where=where, allowed="of TensorFlow, Keras and TFLite"
             )
 
 
 #: Option that selects a part of a source -> (kind that has such parts, its description).
 _OF: Mapping[str, Tuple[str, str]] = {
-    "inputs": ("graphdef", "of a frozen graph"), "outputs": ("graphdef", "of a frozen graph"),
+    "inputs": ("graphdef", "of a frozen graph"),
+    "outputs": ("graphdef", "of a frozen graph"),
     "signature": ("savedmodel", "of a SavedModel"),
-}  # fmt: skip
+}
 
 
 def _refuse_parts(parts: Mapping[str, Any], kind: str) -> None:
@@ -140,9 +130,7 @@ class _Interpreter(NamedTuple):
     timeout_s: float
 
 
-def _of_file(
-    source: Path, kind: Kind, settings: Mapping[str, Any], platform: Any, interpreter: _Interpreter
-) -> Converted:
+def _of_file(source: Path, kind: Kind, settings: Mapping[str, Any], platform: Any, interpreter: _Interpreter) -> Converted:
     import onnx
 
     _refuse_parts(settings, kind.name)
@@ -150,11 +138,15 @@ def _of_file(
         _refuse_layouts({k: settings[k] for k in ("inputs_as_nchw", "outputs_as_nchw")}, _TITLES[kind.framework])
     with tempfile.TemporaryDirectory(prefix="edgedla-convert-") as folder:
         request = {
-            **settings, "source": str(source.resolve()), "kind": kind.name, "seed": SEED,
+            **settings,
+            "source": str(source.resolve()),
+            "kind": kind.name,
+            "seed": SEED,
             "shapes": {k: list(v) for k, v in (settings["shapes"] or {}).items()},
-            "model": str(Path(folder, "model.onnx")), "reference": str(Path(folder, "reference.npz")),
+            "model": str(Path(folder, "model.onnx")),
+            "reference": str(Path(folder, "reference.npz")),
             "answer": str(Path(folder, "answer.json")),
-        }  # fmt: skip
+        }
         answer = _run(kind, request, interpreter)
         model = onnx.load(str(request["model"]))
         _refuse_unknown(model, source)
@@ -169,9 +161,18 @@ def _of_file(
         *parser_notes(made.model, platform),
     )
     return Converted(
-        made.model.SerializeToString(), str(source), kind.name, answer["framework"], answer["exporter"],
-        opset_of(made.model), made.rel_l2, made.max_abs, notes, made.tolerance, made.cache,
-    )  # fmt: skip
+        made.model.SerializeToString(),
+        str(source),
+        kind.name,
+        answer["framework"],
+        answer["exporter"],
+        opset_of(made.model),
+        made.rel_l2,
+        made.max_abs,
+        notes,
+        made.tolerance,
+        made.cache,
+    )
 
 
 def _refuse_unknown(model: Any, source: Path) -> None:
@@ -182,16 +183,15 @@ def _refuse_unknown(model: Any, source: Path) -> None:
     if unknown:
         raise ModelError(
             f"ONNX has no operators for {', '.join(f'{kind} ({name})' for kind, name in sorted(unknown.items()))}",
-            where=str(source), hint="--outputs ends a frozen graph before them; of another format, save the network without them",
-        )  # fmt: skip
+            where=str(source),
+            hint="--outputs ends a frozen graph before them; of another format, save the network without them",
+        )
 
 
 _ONNX = ("", "ai.onnx")
 
 
-def _compared(
-    model: Any, inputs: Mapping[str, np.ndarray], outputs: Sequence[np.ndarray], kind: Kind, platform: Any
-) -> Finished:
+def _compared(model: Any, inputs: Mapping[str, np.ndarray], outputs: Sequence[np.ndarray], kind: Kind, platform: Any) -> Finished:
     if not outputs:
         return Finished(model, None, None, tolerance_of(model), notes=("not compared with its source",))
     if kind.framework == "tf2onnx" and has_qdq(model):
@@ -216,13 +216,15 @@ def _checked(source: Union[str, Path, Any], shapes: Optional[Mapping[str, Sequen
         raise ModelError(f"not {kind.title}: {damage}", where=str(path), hint="save or copy it again")
     if kind.runs_code and not trust:
         raise UsageError(
-            f"{kind.title}: loading it runs code in the file", where=str(path),
+            f"{kind.title}: loading it runs code in the file",
+            where=str(path),
             hint="`edgedla convert --trust` loads it; or save it as a program: "
             'torch.export.save(torch.export.export(module, inputs), "model.pt2"), or model.save("model.keras")',
-        )  # fmt: skip
+        )
     if kind.needs_shapes and not shapes:
-        raise UsageError(f"{kind.title} does not say the sizes of its inputs", where=str(path),
-                         hint="give them: --shapes 1x3x224x224")  # fmt: skip
+        raise UsageError(
+            f"{kind.title} does not say the sizes of its inputs", where=str(path), hint="give them: --shapes 1x3x224x224"
+        )
     return kind
 
 
@@ -234,14 +236,19 @@ def _run(kind: Kind, request: Mapping[str, Any], interpreter: _Interpreter) -> D
     request_file.write_text(json.dumps(request), encoding="utf-8")
     try:
         done = subprocess.run(
-            [python, str(program), str(request_file)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=timeout_s,
-            cwd=request_file.parent, check=False,
-        )  # fmt: skip
+            [python, str(program), str(request_file)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=timeout_s,
+            cwd=request_file.parent,
+            check=False,
+        )
     except subprocess.TimeoutExpired:
         raise ModelError(
-            f"its conversion took longer than {timeout_s:g} s", where=str(request["source"]),
+            f"its conversion took longer than {timeout_s:g} s",
+            where=str(request["source"]),
             hint="export it to ONNX by the framework's own exporter, or give more time: edgedla.convert(timeout_s=...)",
-        ) from None  # fmt: skip
+        ) from None
     except OSError as e:
         raise EnvironmentMissing(f"the interpreter cannot be started: {e.strerror}", where=python) from e
     last = _reason(done.stdout.decode("utf-8", "replace")) or f"exit code {done.returncode}"
@@ -250,32 +257,25 @@ def _run(kind: Kind, request: Mapping[str, Any], interpreter: _Interpreter) -> D
         return answer
     if "ModuleNotFoundError" in last or "ImportError" in last:
         raise EnvironmentMissing(
-            f"{kind.title} needs {kind.framework}: {last}", where=python,
-            hint=f"pip install {_INSTALLS[kind.framework]}, or name an interpreter that has it: "
-            "edgedla convert --python",
-        )  # fmt: skip
-    hint = next(
-        (hint for form, hint in _HINTS if re.search(form, last)), _OPEN_SIZES if kind.name == "paddle" else None
-    )
+            f"{kind.title} needs {kind.framework}: {last}",
+            where=python,
+            hint=f"pip install {_INSTALLS[kind.framework]}, or name an interpreter that has it: " "edgedla convert --python",
+        )
+    hint = next((hint for form, hint in _HINTS if re.search(form, last)), _OPEN_SIZES if kind.name == "paddle" else None)
     raise ModelError(f"it cannot be converted: {last}", where=str(request["source"]), hint=hint)
 
 
 def _reason(output: str) -> str:
     """The last line about an error, else the last line; paddle2onnx prints its errors in colour, and warnings after them."""
     lines = [_COLOURS.sub("", line).strip() for line in output.splitlines() if line.strip()]
-    errors = [
-        line for line in lines if re.search(r"\w*(Error|Exception)\b|\[ERROR\]", line) and not _ABORTED.search(line)
-    ]
+    errors = [line for line in lines if re.search(r"\w*(Error|Exception)\b|\[ERROR\]", line) and not _ABORTED.search(line)]
     return (errors or lines or [""])[-1][:_ERROR_CHARACTERS].replace("ValueError: ", "")
 
 
 #: Pattern of an error -> what to do.
 _HINTS: Sequence[Tuple[str, str]] = (
     ("Could not locate class", "save it by model.export(FOLDER): a SavedModel needs none of the classes"),
-    (
-        "weights alone have no graph",
-        "export where its code is: optimum-cli export onnx, or tools/deploy.py of MMDeploy",
-    ),
+    ("weights alone have no graph", "export where its code is: optimum-cli export onnx, or tools/deploy.py of MMDeploy"),
     ("`Lambda` layer|holds more than a network", "`edgedla convert --trust` loads it"),
 )
 _OPEN_SIZES = (
@@ -287,9 +287,11 @@ _ABORTED = re.compile("`Process abort signal`|Error Message Summary")
 _COLOURS = re.compile(r"\x1b?\[[0-9;]*m")
 _TITLES: Mapping[str, str] = {"torch": "PyTorch", "paddle2onnx": "Paddle", "ultralytics": "Ultralytics"}
 _INSTALLS: Mapping[str, str] = {
-    "torch": "'edgedla[torch]'", "tf2onnx": "'edgedla[tensorflow]'", "paddle2onnx": "'edgedla[paddle]'",
+    "torch": "'edgedla[torch]'",
+    "tf2onnx": "'edgedla[tensorflow]'",
+    "paddle2onnx": "'edgedla[paddle]'",
     "ultralytics": "ultralytics onnx (Ultralytics is under the AGPL)",
-}  # fmt: skip
+}
 
 
 def ran_with(reference: Path) -> Tuple[Dict[str, np.ndarray], List[np.ndarray]]:

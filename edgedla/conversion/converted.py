@@ -69,9 +69,7 @@ class Converted:
             return write_atomic(path, self.model)
         if special_file(os.path.realpath(path), True) and not os.path.isdir(path):
             raise UsageError(
-                "the scales of the model need a file beside it, and this is not a file",
-                where=str(path),
-                allowed="a file",
+                "the scales of the model need a file beside it, and this is not a file", where=str(path), allowed="a file"
             )
         with publication() as out:
             out.write(path, self.model)
@@ -80,10 +78,16 @@ class Converted:
 
     def to_dict(self) -> Dict[str, Any]:
         return {
-            "source": self.source, "kind": self.kind, "framework": self.framework, "exporter": self.exporter,
-            "opset": self.opset, "rel_l2": self.rel_l2, "max_abs": self.max_abs, "within": self.within,
+            "source": self.source,
+            "kind": self.kind,
+            "framework": self.framework,
+            "exporter": self.exporter,
+            "opset": self.opset,
+            "rel_l2": self.rel_l2,
+            "max_abs": self.max_abs,
+            "within": self.within,
             "notes": list(self.notes),
-        }  # fmt: skip
+        }
 
 
 def opset_of(model: Any) -> int:
@@ -137,9 +141,7 @@ def layout_notes(model: Any, options: bool = True) -> Tuple[str, ...]:
     constants = {tensor.name for tensor in graph.initializer}
     notes = []
     for node in graph.node:
-        perm = (
-            next((list(a.ints) for a in node.attribute if a.name == "perm"), []) if node.op_type == "Transpose" else []
-        )
+        perm = next((list(a.ints) for a in node.attribute if a.name == "perm"), []) if node.op_type == "Transpose" else []
         source = node.input[0] if perm in (_TO_NCHW, _TO_NHWC) else ""
         while source in made and made[source].op_type in _IN_PLACE:
             source = next((name for name in made[source].input if name not in constants), "")
@@ -191,9 +193,10 @@ def _require_one_file(model: Any) -> None:
     size = sum(len(tensor.raw_data) for tensor in model.graph.initializer)
     if size > _MOST_BYTES:
         raise ModelError(
-            f"its weights are {size / 1e9:.1f} GB, more than one ONNX file holds", allowed="less than 2 GiB",
+            f"its weights are {size / 1e9:.1f} GB, more than one ONNX file holds",
+            allowed="less than 2 GiB",
             hint="export it with external data by the framework's own exporter: the other commands take such files",
-        )  # fmt: skip
+        )
 
 
 def _is_fixed(value: Any) -> bool:

@@ -40,8 +40,13 @@ KINDS: Mapping[str, Kind] = {
     )
 }
 _ENDINGS: Tuple[Tuple[str, str], ...] = (
-    (".pt2", "pt2"), (".keras", "keras"), (".h5", "h5"), (".hdf5", "h5"), (".tflite", "tflite"), (".pdmodel", "paddle"),
-)  # fmt: skip
+    (".pt2", "pt2"),
+    (".keras", "keras"),
+    (".h5", "h5"),
+    (".hdf5", "h5"),
+    (".tflite", "tflite"),
+    (".pdmodel", "paddle"),
+)
 _TORCH_ENDINGS = (".pt", ".pth", ".ts", ".torchscript")
 
 
@@ -68,8 +73,12 @@ _ZIP, _PICKLE, _HDF5, _TFLITE = b"PK\x03\x04", b"\x80", b"\x89HDF\r\n\x1a\n", b"
 #: The module of a checkpoint's network, behind a few numbers at the pickle's beginning.
 _ULTRALYTICS, _PICKLE_BEGIN = b"ultralytics.nn.tasks", 4096
 _BEGINNINGS: Mapping[str, Tuple[bytes, ...]] = {
-    "pt2": (_ZIP,), "torchscript": (_ZIP,), "pickle": (_ZIP, _PICKLE), "keras": (_ZIP, _HDF5), "h5": (_HDF5,),
-}  # fmt: skip
+    "pt2": (_ZIP,),
+    "torchscript": (_ZIP,),
+    "pickle": (_ZIP, _PICKLE),
+    "keras": (_ZIP, _HDF5),
+    "h5": (_HDF5,),
+}
 
 
 def _is_graph(path: Path) -> bool:

@@ -33,9 +33,11 @@ def object_kind(model: Any) -> Optional[str]:
 def _class_name(of: type) -> str:
     """The dotted name; for Keras, whose modules vary by release, `keras.Model`."""
     parts = of.__module__.split(".")
-    return "keras.Model" if "keras" in parts and of.__qualname__ in ("Model", "Functional") else (
-        f"{of.__module__}.{of.__qualname__}"
-    )  # fmt: skip
+    return (
+        "keras.Model"
+        if "keras" in parts and of.__qualname__ in ("Model", "Functional")
+        else (f"{of.__module__}.{of.__qualname__}")
+    )
 
 
 @contextlib.contextmanager
@@ -97,9 +99,7 @@ def _sizes(model: Any, kind: str, example_inputs: Any) -> Shapes:
     return {name: tuple(value.shape) for name, value in zip(names, values)}
 
 
-def convert_module(
-    module: Any, example_inputs: Any, shapes: Shapes, exporter: str, opset: int, platform: Any
-) -> Converted:
+def convert_module(module: Any, example_inputs: Any, shapes: Shapes, exporter: str, opset: int, platform: Any) -> Converted:
     """A PyTorch module as ONNX with its module paths and Python lines, compared with the module on seeded input.
 
     It is exported in this process, in evaluation mode, and left unchanged.
@@ -120,8 +120,11 @@ def convert_module(
     module = getattr(module, "_orig_mod", module)
     where = type(module).__name__
     if example_inputs is None and not shapes:
-        raise UsageError("a PyTorch module does not say the sizes of its inputs", where=where,
-                         hint="give example_inputs=torch.zeros(1, 3, 224, 224), or shapes=")  # fmt: skip
+        raise UsageError(
+            "a PyTorch module does not say the sizes of its inputs",
+            where=where,
+            hint="give example_inputs=torch.zeros(1, 3, 224, 224), or shapes=",
+        )
     if example_inputs is None:
         args, names = example_from_shapes(module, shapes or {}, where, torch)
     else:
@@ -133,9 +136,17 @@ def convert_module(
     model = tidied(onnx_model, {n: x.shape for n, x in inputs.items()}, [array.shape for _, array in outputs])
     rel_l2, max_abs = worst_difference(model, inputs, [array for _, array in outputs])
     return Converted(
-        model.SerializeToString(), where, kind="module", framework=f"torch {torch.__version__}", exporter=wrote,
-        opset=opset_of(model), rel_l2=rel_l2, max_abs=max_abs, notes=parser_notes(model, platform), tolerance=tolerance_of(model),
-    )  # fmt: skip
+        model.SerializeToString(),
+        where,
+        kind="module",
+        framework=f"torch {torch.__version__}",
+        exporter=wrote,
+        opset=opset_of(model),
+        rel_l2=rel_l2,
+        max_abs=max_abs,
+        notes=parser_notes(model, platform),
+        tolerance=tolerance_of(model),
+    )
 
 
 def _exported(module: Any, feeds: Dict[str, Any], exporter: str, opset: int, outputs: Sequence[str]) -> Tuple[Any, str]:

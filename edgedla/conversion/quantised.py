@@ -204,9 +204,7 @@ class _Remover:
 
     def _removed(self, node: Any) -> bool:
         """True if the node is removed. DynamicQuantizeLinear keeps its nodes: a scale computed at run time is in no file."""
-        return (is_quantize(node) or is_dequantize(node)) and all(
-            name in self.constants for name in node.input[1:3] if name
-        )
+        return (is_quantize(node) or is_dequantize(node)) and all(name in self.constants for name in node.input[1:3] if name)
 
     def _levels(self, node: Any) -> Levels:
         from onnx import numpy_helper
@@ -281,9 +279,7 @@ class _Remover:
 
     def _output(self, name: str, value: Any, nodes: List[Any]) -> None:
         """Keeps an output's name; an integer output becomes one of real numbers."""
-        maker = next(
-            (m for m in map(self.maker.get, self._with_same_integers(name)) if m is not None and is_quantize(m)), None
-        )
+        maker = next((m for m in map(self.maker.get, self._with_same_integers(name)) if m is not None and is_quantize(m)), None)
         if maker is not None and value.type.tensor_type.elem_type != FLOAT:
             self.ports[name] = self._levels(maker)
             self._turn(value)

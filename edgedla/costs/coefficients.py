@@ -133,9 +133,7 @@ def power_numbers() -> PowerNumbers:
 
 @lru_cache(maxsize=None)
 def contention_numbers() -> ContentionNumbers:
-    table = _load("contention").only(
-        ("total_share", "floor_share", "spread"), ("mean_error", "mean_error_without_model", "data")
-    )
+    table = _load("contention").only(("total_share", "floor_share", "spread"), ("mean_error", "mean_error_without_model", "data"))
     return ContentionNumbers(table.number("total_share"), table.number("floor_share"), table.number("spread"))
 
 

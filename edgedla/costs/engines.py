@@ -115,9 +115,7 @@ def gpu_engine(module: Module, precision: str, power_mode: Optional[str] = None)
     per_sm = _engines().gpu_mac_per_sm.get((module.chip, precision))
     if per_sm is None:
         raise RuleError(
-            f"no GPU of the chip {module.chip} is on record",
-            where="rules/evidence/engines.yaml: gpu",
-            hint="Add a row.",
+            f"no GPU of the chip {module.chip} is on record", where="rules/evidence/engines.yaml: gpu", hint="Add a row."
         )
     return GpuEngine(module.chip, precision, multiprocessors(module, power_mode) * per_sm)
 
@@ -164,9 +162,7 @@ def clocks_for(
             near = did_you_mean(name, clocks_mhz)
             raise UsageError(f"unknown clock {name!r}", where="clocks", allowed=", ".join(clocks_mhz), hint=near)
         if isinstance(mhz, bool) or not isinstance(mhz, (int, float)) or not 0 < mhz < 1e5:
-            raise UsageError(
-                f"the {name} clock {mhz!r} is not a number of MHz", where="clocks", allowed="above 0, below 100000"
-            )
+            raise UsageError(f"the {name} clock {mhz!r} is not a number of MHz", where="clocks", allowed="above 0, below 100000")
         clocks_mhz[name] = float(mhz)
     assumed = tuple(n for n, mhz in clocks_mhz.items() if mhz is None and not (n == "dla" and not module.dla_cores))
     most = _most_of_higher_modes(module, power_mode, top, core)

@@ -45,9 +45,23 @@ Features = Dict[str, float]
 #: Every feature that has a coefficient, by kind of engine. loadable, loadable_clock, engine: once per loadable or GPU engine;
 #: reformat, reformat_bytes: transitions.
 DLA_FEATURES: Tuple[str, ...] = (
-    "mac.dense", "mac.first", "mac.depthwise", "read", "write", "weight", "stream", "operator", "sample", "lut", "slice", "softmax",
-    "loadable", "loadable_clock", "reformat", "reformat_bytes",
-)  # fmt: skip
+    "mac.dense",
+    "mac.first",
+    "mac.depthwise",
+    "read",
+    "write",
+    "weight",
+    "stream",
+    "operator",
+    "sample",
+    "lut",
+    "slice",
+    "softmax",
+    "loadable",
+    "loadable_clock",
+    "reformat",
+    "reformat_bytes",
+)
 GPU_FEATURES: Tuple[str, ...] = ("mac.dense", "mac.depthwise", "memory", "kernel", "kernel.int8", "engine")
 
 #: Features of bytes that move to or from the DRAM.

@@ -76,9 +76,7 @@ class CostModel(Prices):
         mode_clocks = clocks_for(module, mode, clocks)
         cores = tuple(clocks_for(module, mode, clocks, core).dla_mhz for core in range(module.dla_cores))
         if sparsity and not module.uses_sparsity(precision):
-            raise UsageError(
-                f"no structured sparsity on the DLA of {module.title} at {precision}", allowed="Orin at int8"
-            )
+            raise UsageError(f"no structured sparsity on the DLA of {module.title} at {precision}", allowed="Orin at int8")
         energy = energy_for(module, precision, mode or "", mode_clocks)
         locked = power_mode is not None or bool(clocks) if clocks_locked is None else clocks_locked
         unstated = not locked and module.family in SMALL_ORIN
@@ -283,9 +281,7 @@ def _given_notes(module: Module, given: Mapping[str, float]) -> Tuple[str, ...]:
         return ()
     top = highest_clocks(module)
     most = {"dla": top.dla_mhz, "gpu": top.gpu_mhz, "emc": top.emc_mhz}
-    above = {
-        name: f", above the {most[name]:g} MHz of every mode" if mhz > most[name] else "" for name, mhz in given.items()
-    }
+    above = {name: f", above the {most[name]:g} MHz of every mode" if mhz > most[name] else "" for name, mhz in given.items()}
     return (f"clocks as given: {'; '.join(f'{_CLOCKS[n]} {mhz:g} MHz{above[n]}' for n, mhz in given.items())}",)
 
 
@@ -294,9 +290,7 @@ def _notes(
 ) -> Tuple[str, ...]:
     notes: List[str] = []
     if clocks.assumed:
-        assumed = " and ".join(_CLOCKS[a] for a in clocks.assumed) + (
-            " clocks" if len(clocks.assumed) > 1 else " clock"
-        )
+        assumed = " and ".join(_CLOCKS[a] for a in clocks.assumed) + (" clocks" if len(clocks.assumed) > 1 else " clock")
         where = " ".join(w for w in (platform.module.title, mode) if w)
         notes.append(
             f"{where}: no source states the {assumed}; those of the next higher mode are assumed, so do not compare modes by it."
@@ -306,9 +300,7 @@ def _notes(
             f"{name} states a higher GPU clock ({mhz:g} MHz) than {mode} ({clocks.gpu_mhz:g} MHz): measure before you choose."
         )
     if len(set(cores)) > 1:
-        notes.append(
-            "DLA cores at different clocks: " + ", ".join(f"DLA{i} {mhz:g} MHz" for i, mhz in enumerate(cores))
-        )
+        notes.append("DLA cores at different clocks: " + ", ".join(f"DLA{i} {mhz:g} MHz" for i, mhz in enumerate(cores)))
     if platform.release.trt < (8,):
         notes.append(
             f"TensorRT {platform.release.trt_text}: most figures of the GPU with TensorRT before 8 are 1.2 to 2 times the "

@@ -104,9 +104,7 @@ def from_table(text: str, name: str) -> LayerGraph:
             tensors[ref]
     except (KeyError, ValueError, TypeError, StopIteration) as e:
         raise DocumentError(f"not a layer table: {e}", where=f"{name}.csv:{line_number}") from e
-    return LayerGraph(
-        name, tuple(layers), tensors, tuple(f"@{i}" for i in range(len(head["inputs"].split()))), outputs_of
-    )
+    return LayerGraph(name, tuple(layers), tensors, tuple(f"@{i}" for i in range(len(head["inputs"].split()))), outputs_of)
 
 
 def _input(ref: str, layer: int, slot: int, tensors: Dict[str, Tensor]) -> str:

@@ -20,9 +20,7 @@ from edgedla.vocabulary import DEVICE_KINDS, PRECISIONS
 
 MAX_FILE_BYTES = 256 * 1024 * 1024
 #: How to get one, for messages.
-WRITTEN_BY = (
-    "write it with trtexec --exportProfile=FILE, or with `edgedla bench ARTIFACT --onnx MODEL --export-profile FILE`"
-)
+WRITTEN_BY = "write it with trtexec --exportProfile=FILE, or with `edgedla bench ARTIFACT --onnx MODEL --export-profile FILE`"
 #: What trtexec 11 does by default, and trtexec 10 and `bench` do not.
 TRTEXEC_11 = (
     "trtexec 11 leaves out copies, spins while it waits and uses CUDA graphs; compare with `trtexec --includeDataTransfers "

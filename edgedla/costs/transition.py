@@ -10,10 +10,7 @@ from edgedla.graph import Tensor
 FORMATS = ("LINEAR", "CHW4", "CHW16", "CHW32", "HWC4", "HWC8", "DLA_LINEAR", "DLA_HWC4")
 
 #: Formats that a DLA reads and writes itself, by precision (developer guide, "I/O Formats on DLA").
-NATIVE_FORMATS = {
-    "fp16": frozenset({"DLA_LINEAR", "DLA_HWC4", "CHW16"}),
-    "int8": frozenset({"DLA_LINEAR", "DLA_HWC4", "CHW32"}),
-}
+NATIVE_FORMATS = {"fp16": frozenset({"DLA_LINEAR", "DLA_HWC4", "CHW16"}), "int8": frozenset({"DLA_LINEAR", "DLA_HWC4", "CHW32"})}
 
 #: Channels of one vector of the DLA's own formats: CHW16 at FP16, CHW32 at INT8.
 VECTOR_CHANNELS = {"fp16": 16, "int8": 32}

@@ -102,14 +102,14 @@ def parse_times(document: Any, where: str = "profile") -> Tuple[LayerTime, ...]:
         description = described(document)
         if description is None:
             description = (
-                "it is the engine inspector's output, for --layer-info"
-                if is_engine_info(document)
-                else "it is not a list"
+                "it is the engine inspector's output, for --layer-info" if is_engine_info(document) else "it is not a list"
             )
         raise DocumentError(
-            f"not a profile: {description}", where=where, allowed="a list that trtexec wrote, or edgedla's cost profile",
+            f"not a profile: {description}",
+            where=where,
+            allowed="a list that trtexec wrote, or edgedla's cost profile",
             hint=WRITTEN_BY,
-        )  # fmt: skip
+        )
     times: List[LayerTime] = []
     for i, entry in enumerate(document):
         entry_where = f"{where}: entry {i}"
@@ -232,9 +232,7 @@ def _shares(
     leaders: List[int], members: Set[int], operators: Mapping[int, Operator], costs: LayerCosts, device: str
 ) -> Dict[int, float]:
     """Share of one time for every operator that it holds layers of, in proportion to their predicted latency."""
-    predicted = {
-        leader: sum(costs[i, device].latency_us for i in operators[leader].layers if i in members) for leader in leaders
-    }
+    predicted = {leader: sum(costs[i, device].latency_us for i in operators[leader].layers if i in members) for leader in leaders}
     whole = sum(predicted.values())
     if whole <= 0:
         return {leader: 1.0 / len(leaders) for leader in leaders}
@@ -268,9 +266,7 @@ class _Resolver:
         ends = [i for name in (layer.node.first, layer.node.last) for i in self._layers_called(name)]
         if not ends or not self._layers_called(layer.node.first) or not self._layers_called(layer.node.last):
             return ()
-        return tuple(
-            i for i in range(min(ends), max(ends) + 1) if i in self._held and (i not in self._named or i in ends)
-        )
+        return tuple(i for i in range(min(ends), max(ends) + 1) if i in self._held and (i not in self._named or i in ends))
 
     def _listed(self, layer: EngineLayer) -> Set[int]:
         indices = {i for name in layer.network_layers for i in self._layers_called(name)}

@@ -30,9 +30,7 @@ def wanted(platform: Platform) -> Tuple[Wanted, ...]:
     needs = {"", *(("dla", f"dla{version}") if version else ())}
     rows = (row.only(("name", "needs", "what", "settles", "lines")) for row in _table().tables("runs"))
     return tuple(
-        Wanted(*(row.text(key) for key in ("name", "what", "settles", "lines")))
-        for row in rows
-        if row["needs"] in needs
+        Wanted(*(row.text(key) for key in ("name", "what", "settles", "lines"))) for row in rows if row["needs"] in needs
     )
 
 

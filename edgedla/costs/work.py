@@ -58,12 +58,18 @@ WORK_CLASS: Mapping[str, str] = MappingProxyType(
 #: for the batch normalisation that the published networks hold folded into their convolutions. A softmax on a DLA is a guess: all of
 #: its figures are of one shape.
 _FITTED_ANYWHERE = (
-    "ACTIVATION", "CONCATENATION", "CONVOLUTION", "ELEMENTWISE", "LRN", "MATRIX_MULTIPLY", "POOLING", "REDUCE", "RESIZE",
+    "ACTIVATION",
+    "CONCATENATION",
+    "CONVOLUTION",
+    "ELEMENTWISE",
+    "LRN",
+    "MATRIX_MULTIPLY",
+    "POOLING",
+    "REDUCE",
+    "RESIZE",
     "SCALE",
-)  # fmt: skip
-FITTED_TYPES: Mapping[str, Tuple[str, ...]] = MappingProxyType(
-    {"DLA": _FITTED_ANYWHERE, "GPU": (*_FITTED_ANYWHERE, "SOFTMAX")}
 )
+FITTED_TYPES: Mapping[str, Tuple[str, ...]] = MappingProxyType({"DLA": _FITTED_ANYWHERE, "GPU": (*_FITTED_ANYWHERE, "SOFTMAX")})
 
 #: Activations that NVDLA computes by its lookup tables (NVDLA hardware manual, "Single Data Point Processor"); RELU and
 #: its kin are a comparison.
@@ -138,8 +144,15 @@ class Work:
 
 #: What of a layer's work grows with the batch, beside its multiply-accumulates.
 _GROWING = (
-    "samples", "read_bytes", "operand_bytes", "write_bytes", "gpu_pass_bytes", "table_elements", "softmax_elements", "slice_bytes",
-)  # fmt: skip
+    "samples",
+    "read_bytes",
+    "operand_bytes",
+    "write_bytes",
+    "gpu_pass_bytes",
+    "table_elements",
+    "softmax_elements",
+    "slice_bytes",
+)
 
 
 def tensor_bytes(tensor: Tensor, element_bytes: float) -> float:

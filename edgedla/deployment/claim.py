@@ -115,9 +115,11 @@ def _require_same(folder: Path, ours: Dict[str, Any], theirs: Dict[str, Any]) ->
         return
     which = f"{name}, not of {ours['name']}" if name != ours["name"] else f"another {name}, of {path}"
     raise UsageError(
-        f"the folder holds the deployment of {which}", where=str(folder), allowed=_ALLOWED,
+        f"the folder holds the deployment of {which}",
+        where=str(folder),
+        allowed=_ALLOWED,
         hint="give another folder with -o, or remove this one first",
-    )  # fmt: skip
+    )
 
 
 def _begun(folder: Path) -> bool:

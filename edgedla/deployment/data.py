@@ -79,23 +79,29 @@ def parts_of(request: DeployRequest, inputs: Sequence[InputSpec], check: Callabl
         last = 0
     if fifth < 1:
         raise DataError(
-            f"{count} samples are too few to calibrate, to decide on steps and to judge the result", where=every.detail,
+            f"{count} samples are too few to calibrate, to decide on steps and to judge the result",
+            where=every.detail,
             allowed="5 or more; 100 or more are better",
-        )  # fmt: skip
+        )
     if request.holdout is None:
         final = _part(every, count - last, count)
     return Parts(
         _part(every, 0, count - last - fifth),
         _part(every, count - last - fifth, count - last),
         final,
-        hashlib.sha256(repr((data_identity(request.data), data_identity(request.holdout), repr(request.preprocess), every.detail))
-                       .encode()).hexdigest(),
-    )  # fmt: skip
+        hashlib.sha256(
+            repr((data_identity(request.data), data_identity(request.holdout), repr(request.preprocess), every.detail)).encode()
+        ).hexdigest(),
+    )
 
 
 def _part(every: Samples, first: int, end: int) -> Samples:
     labels = None if every.labels is None else every.labels[first:end]
     return Samples(
-        every.feeds[first:end], every.synthetic, f"samples {first} to {end - 1} of {every.detail}", labels,
-        every.identity and f"{every.identity} {first}:{end}", every.class_folders,
-    )  # fmt: skip
+        every.feeds[first:end],
+        every.synthetic,
+        f"samples {first} to {end - 1} of {every.detail}",
+        labels,
+        every.identity and f"{every.identity} {first}:{end}",
+        every.class_folders,
+    )

@@ -76,16 +76,20 @@ def deploy(
     keeper = tempfile.TemporaryDirectory(prefix="edgedla-deploy-") if out is None else None
     folder = Path(keeper.name if keeper is not None else os.fspath(out or "."))
     claim(folder, model)
-    with occupied(folder / WORK, key_of(model, example_inputs, deploy_request), fresh), own_file_named(
-        model, folder / WORK
-    ):
+    with occupied(folder / WORK, key_of(model, example_inputs, deploy_request), fresh), own_file_named(model, folder / WORK):
         return _deployed(model, example_inputs, deploy_request, folder, keeper, say, progress, fresh)
 
 
 def _deployed(
-    model: Any, example_inputs: Any, request: DeployRequest, folder: Path, keeper: Any, say: Optional[Say],
-    progress: Optional[Progress], fresh: bool,
-) -> Deployment:  # fmt: skip
+    model: Any,
+    example_inputs: Any,
+    request: DeployRequest,
+    folder: Path,
+    keeper: Any,
+    say: Optional[Say],
+    progress: Optional[Progress],
+    fresh: bool,
+) -> Deployment:
     budget = Budget(request.budget_s)
     require_device(request)
     work = folder / WORK
@@ -183,10 +187,20 @@ def _final(
 
 
 def _deployment(
-    request: DeployRequest, steps: Steps, parts: Parts, conversion: Facts, types: Tuple[str, ...], front: Optional[Front], untrained: str,
+    request: DeployRequest,
+    steps: Steps,
+    parts: Parts,
+    conversion: Facts,
+    types: Tuple[str, ...],
+    front: Optional[Front],
+    untrained: str,
     first: Candidate,
-    standing: List[Candidate], scores: Tuple[Mapping[str, Any], Mapping[str, Any]], trials: Tuple[Trial, ...], folder: Path, keeper: Any,
-) -> Deployment:  # fmt: skip
+    standing: List[Candidate],
+    scores: Tuple[Mapping[str, Any], Mapping[str, Any]],
+    trials: Tuple[Trial, ...],
+    folder: Path,
+    keeper: Any,
+) -> Deployment:
     from edgedla.targets import platform_for
 
     platform = platform_for(**request.platform)
@@ -202,12 +216,34 @@ def _deployment(
     # The rewrite that converts the model's types first.
     whole_rewrite = "float16-types" if steps.converted else "float32-types" if types else ""
     deployment = Deployment(
-        steps.source.stem, request, platform.to_dict(), parts.to_dict(), first, best, artifact, folder, scores[0], score, accepted,
-        trials, details, versions_of(artifact),
-        {"model": steps.source_sha256, "built_model": best.model_sha256, "artifact": artifact.digest,
-         "samples": parts.identity, **identity().digests},
-        commands_of(request, best, whole_rewrite, front is not None), notes, conversion, measured, bool(types), keeper,
-    )  # fmt: skip
+        steps.source.stem,
+        request,
+        platform.to_dict(),
+        parts.to_dict(),
+        first,
+        best,
+        artifact,
+        folder,
+        scores[0],
+        score,
+        accepted,
+        trials,
+        details,
+        versions_of(artifact),
+        {
+            "model": steps.source_sha256,
+            "built_model": best.model_sha256,
+            "artifact": artifact.digest,
+            "samples": parts.identity,
+            **identity().digests,
+        },
+        commands_of(request, best, whole_rewrite, front is not None),
+        notes,
+        conversion,
+        measured,
+        bool(types),
+        keeper,
+    )
     _publish(deployment, built.artifact)
     return deployment
 

@@ -164,9 +164,7 @@ class Deployment(Shown):
             "after": {**self.best.to_dict(), "final_score": dict(self.score)},
             "trials": [t.to_dict() for t in self.trials],
             "measured": {name: dict(times) for name, times in self.measured.items()},
-            "artifact": {
-                name: getattr(self.artifact, name) for name in ("kind", "backend", "simulated", "precision", "digest")
-            },
+            "artifact": {name: getattr(self.artifact, name) for name in ("kind", "backend", "simulated", "precision", "digest")},
             **self.details,
             "basis": {
                 "predicted": "fitted costs of edgedla's model" + ("" if self.measured else "; no board took part"),

@@ -80,9 +80,7 @@ def bound_notes(best: Candidate, measured: Mapping[str, Any]) -> List[str]:
         return []
     text = f"the bound of {bound:g} us is kept as predicted ({short(latency, 4)} us ±{spread:.0%})"
     if latency * (1 + spread) > bound:
-        return [
-            f"{text}: within its spread a frame may take {short(latency * (1 + spread), 4)} us; measure it on the board"
-        ]
+        return [f"{text}: within its spread a frame may take {short(latency * (1 + spread), 4)} us; measure it on the board"]
     return [f"{text}, with its whole spread; no board measured it"]
 
 
@@ -119,8 +117,10 @@ def notes_of(
         )
     notes += bound_notes(best, measured)
     if measured and measured["after"]["latency_us"] > 1.02 * measured["before"]["latency_us"]:
-        notes.append("measured, a frame takes longer than before, against the prediction: `edgedla costs fit` makes a cost "
-                     "model from this board, and --level 0 keeps the model as it is")  # fmt: skip
+        notes.append(
+            "measured, a frame takes longer than before, against the prediction: `edgedla costs fit` makes a cost "
+            "model from this board, and --level 0 keeps the model as it is"
+        )
     if not best.predicted["optimal"]:
         notes.append("the search for the placement was cut short: a longer one may find a better placement")
     return tuple(notes)

@@ -84,11 +84,7 @@ def _measured(steps: Steps, candidate: Candidate, backend: str) -> Tuple[Path, s
 
 
 def _undone(
-    request: DeployRequest,
-    candidate: Candidate,
-    score: Mapping[str, Any],
-    before: Mapping[str, Any],
-    after: Mapping[str, Any],
+    request: DeployRequest, candidate: Candidate, score: Mapping[str, Any], before: Mapping[str, Any], after: Mapping[str, Any]
 ) -> Optional[Trial]:
     """The trial that says why the step is undone on this device; None if it is kept."""
     if score["drop"] > request.max_drop:

@@ -26,10 +26,15 @@ def own_placement(
     devices = {"dla": "DLA0", "gpu": GPU}
     macs_dla = totals.macs_dla - sum(x.macs for x in report.layers if x.name in moved and str(x.placed) == "dla")
     layers = [
-        {"name": x.name, "type": x.type, "device": GPU if x.name in moved else devices.get(str(x.placed), ""),
-         "loadable": x.region, "reason": x.reason}
+        {
+            "name": x.name,
+            "type": x.type,
+            "device": GPU if x.name in moved else devices.get(str(x.placed), ""),
+            "loadable": x.region,
+            "reason": x.reason,
+        }
         for x in report.layers
-    ]  # fmt: skip
+    ]
     return {
         "layers": totals.layers - totals.layers_folded,
         "layers_dla": totals.layers_dla,
@@ -48,13 +53,17 @@ def gpu_alone(model: Path, request: DeployRequest) -> Dict[str, Any]:
     answers = {}
     # Where tensor types decide, INT8 is another model.
     for precision in ("fp16",) if platform_for(**request.platform).release.strongly_typed else PRECISIONS:
-        cost = predict(
-            model, **request.platform, precision=precision, devices=GPU, power_mode=request.power_mode, **request.sizes
-        ).streams[0].latency  # fmt: skip
+        cost = (
+            predict(model, **request.platform, precision=precision, devices=GPU, power_mode=request.power_mode, **request.sizes)
+            .streams[0]
+            .latency
+        )
         answers[precision] = {
-            "latency_us": round(cost.latency_us, 3), "spread": round(cost.spread, 3),
-            "energy_mj": round(cost.energy_mj, 6), "basis": cost.basis,
-        }  # fmt: skip
+            "latency_us": round(cost.latency_us, 3),
+            "spread": round(cost.spread, 3),
+            "energy_mj": round(cost.energy_mj, 6),
+            "basis": cost.basis,
+        }
     return answers
 
 
@@ -85,10 +94,15 @@ def fp16_extra_us(placement: Placement, model: Path, request: DeployRequest, fp1
 def placed_layers(placement: Placement) -> List[Dict[str, Any]]:
     """The layers of a placement; a folded layer has no device."""
     return [
-        {"name": x.name, "type": x.type, "device": "" if x.why == "folded" else x.device, "loadable": x.region,
-         "reason": x.reason or x.why}
+        {
+            "name": x.name,
+            "type": x.type,
+            "device": "" if x.why == "folded" else x.device,
+            "loadable": x.region,
+            "reason": x.reason or x.why,
+        }
         for x in placement.models[0].layers
-    ]  # fmt: skip
+    ]
 
 
 def figures_of(
@@ -124,10 +138,36 @@ def _memory(devices: Any, model: Path, request: DeployRequest, precision: str) -
     """Bytes of the engine's weights and activations; None if they cannot be predicted, for example over both cores."""
     try:
         prediction = predict(
-            model, **request.platform, precision=precision, devices=devices, power_mode=request.power_mode,
-            **request.sizes,
-        )  # fmt: skip
+            model, **request.platform, precision=precision, devices=devices, power_mode=request.power_mode, **request.sizes
+        )
     except EdgedlaError:
         return None
     stream = prediction.streams[0]
     return stream.weight_bytes + stream.activation_bytes
+
+
+def score_of(evaluation: Any, with_intervals: bool) -> Dict[str, Any]:
+    """An evaluation as a step stores it. `drop`: how far the metric fell against the model in ONNX Runtime, in FP32 or, if the
+    model keeps its own types, in these (`reference`).
+    """
+    score, against, judgement = evaluation.score, evaluation.against, evaluation.judgement
+    row = {
+        "metric": score.metric,
+        "basis": score.basis,
+        "samples": score.samples,
+        "fp32": against.value,
+        "reference": against.computed_in,
+        "value": score.value,
+        "drop": -evaluation.difference[0] + 0.0,
+    }
+    if with_intervals:
+        row.update(
+            low=score.low,
+            high=score.high,
+            drop_low=judgement.low,
+            drop_high=judgement.high,
+            answer=judgement.answer,
+            why=judgement.why,
+            samples_needed=judgement.needed,
+        )
+    return row

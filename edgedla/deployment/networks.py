@@ -13,9 +13,14 @@ from edgedla.quantization.samples import Feed, InputSpec
 
 #: Element type of a binding -> NumPy type that feeds have.
 _FEED_TYPES: Mapping[str, type] = {
-    "FLOAT": np.float32, "HALF": np.float32, "INT8": np.float32, "UINT8": np.uint8, "INT32": np.int32,
-    "INT64": np.int64, "BOOL": np.bool_,
-}  # fmt: skip
+    "FLOAT": np.float32,
+    "HALF": np.float32,
+    "INT8": np.float32,
+    "UINT8": np.uint8,
+    "INT32": np.int32,
+    "INT64": np.int64,
+    "BOOL": np.bool_,
+}
 
 
 class ArtifactRunner:
@@ -67,16 +72,12 @@ class ArtifactRunner:
             raise UsageError(f"an input is not an array: {e}", where="inputs", allowed="arrays of numbers") from e
         shapes = {b.name: tuple(b.shape_nchw) for b in self.artifact.inputs}
         if set(arrays) != set(shapes):
-            raise UsageError(
-                f"arrays for {', '.join(sorted(arrays)) or 'no input'}", where="inputs", allowed=", ".join(shapes)
-            )
+            raise UsageError(f"arrays for {', '.join(sorted(arrays)) or 'no input'}", where="inputs", allowed=", ".join(shapes))
         for name, array in arrays.items():
             if array.dtype.kind not in "biuf":
                 raise UsageError(f"input {name!r} holds {array.dtype}", where="inputs", allowed="real numbers")
             if array.shape != shapes[name]:
-                raise UsageError(
-                    f"input {name!r} of shape {list(array.shape)}", where="inputs", allowed=str(list(shapes[name]))
-                )
+                raise UsageError(f"input {name!r} of shape {list(array.shape)}", where="inputs", allowed=str(list(shapes[name])))
         return arrays
 
     def close(self) -> None:

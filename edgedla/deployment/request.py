@@ -100,9 +100,7 @@ class DeployRequest:
             put("approximate", ROUGH_ERROR if self.level == APPROXIMATE else None)
         elif self.level != APPROXIMATE:
             raise UsageError(
-                f"level {self.level} makes no approximate rewrites",
-                where="approximate",
-                allowed=f"with level {APPROXIMATE}",
+                f"level {self.level} makes no approximate rewrites", where="approximate", allowed=f"with level {APPROXIMATE}"
             )
         elif not 0 < self.approximate < 1:
             raise UsageError(f"an error of {self.approximate}", where="approximate", allowed="between 0 and 1")
@@ -113,13 +111,13 @@ class DeployRequest:
         for name, dims in (self.shapes or {}).items():
             if not all(d >= 1 for d in dims):
                 raise UsageError(
-                    f"the dimensions {list(dims)} of input {name!r}", where="shapes", allowed="whole numbers > 0",
+                    f"the dimensions {list(dims)} of input {name!r}",
+                    where="shapes",
+                    allowed="whole numbers > 0",
                     hint="the DLA has no dynamic dimensions: call deploy once per size",
-                )  # fmt: skip
+                )
         if self.holdout is not None and self.data is None:
-            raise UsageError(
-                "these samples only judge the result: others are needed too", where="holdout", allowed="with data"
-            )
+            raise UsageError("these samples only judge the result: others are needed too", where="holdout", allowed="with data")
 
     @property
     def platform(self) -> Dict[str, Any]:
@@ -138,8 +136,7 @@ class DeployRequest:
             "level": self.level,
             "objective": self.objective,
             "place": self.place,
-            "devices": list(self.devices) if self.devices is not None and not isinstance(self.devices, str)
-            else self.devices,
+            "devices": list(self.devices) if self.devices is not None and not isinstance(self.devices, str) else self.devices,
             "max_latency_us": self.max_latency_us,
             "metric": self.metric,
             "decode": self.decode,
@@ -148,4 +145,4 @@ class DeployRequest:
             "shapes": {name: list(dims) for name, dims in (self.shapes or {}).items()},
             "batch": self.batch,
             "power_mode": self.power_mode,
-        }  # fmt: skip
+        }

@@ -122,8 +122,14 @@ class Search:
             self._final_s = time.monotonic() - began - self._one_s
         self.first = self.best = candidate
         self.passed.append(candidate)
-        self._note(candidate.name, 0, "kept", "where every other step begins", after=candidate.value(self.request.objective),
-                   drop=_drop(candidate))  # fmt: skip
+        self._note(
+            candidate.name,
+            0,
+            "kept",
+            "where every other step begins",
+            after=candidate.value(self.request.objective),
+            drop=_drop(candidate),
+        )
 
     def _exact(self) -> None:
         fixed = self._fixed("fp16", "rewriting (exact)")
@@ -135,8 +141,12 @@ class Search:
 
     def _int8(self) -> None:
         if platform_for(**self.request.platform).release.strongly_typed:
-            self._note("INT8", 2, "skipped", "from TensorRT 11 on INT8 is Q/DQ in the model, and whether the DLA computes in INT8 then is "
-                       "not known")  # fmt: skip
+            self._note(
+                "INT8",
+                2,
+                "skipped",
+                "from TensorRT 11 on INT8 is Q/DQ in the model, and whether the DLA computes in INT8 then is " "not known",
+            )
             return
         if self.steps.parts.calibration is None:
             self._note("INT8", 2, "skipped", "INT8 needs samples to calibrate on (--data)")
@@ -163,9 +173,8 @@ class Search:
                 return
             name = f"approximate: {rewrite}"
             fixed = self.steps.fix(
-                base.model, base.precision, f"rewriting ({rewrite})", approximate=self.request.approximate or 0.0,
-                only=(rewrite,),
-            )  # fmt: skip
+                base.model, base.precision, f"rewriting ({rewrite})", approximate=self.request.approximate or 0.0, only=(rewrite,)
+            )
             if not fixed.value["rewrites"]:
                 self._note(name, APPROXIMATE, "undone", "it matches nothing here, or lowers no predicted cost")
                 continue
@@ -188,10 +197,17 @@ class Search:
     ) -> Candidate:
         predicted = self.steps.predict(model, precision, name, scales)
         return Candidate(
-            name, level, model, sha256_of(model), precision,
-            {} if fixed is None else fixed.value["rewrites"], {} if fixed is None else fixed.value["proof"],
-            predicted.value, predicted.folder, predicted.file(PLACEMENT) if self.request.place == "best" else None,
-        )  # fmt: skip
+            name,
+            level,
+            model,
+            sha256_of(model),
+            precision,
+            {} if fixed is None else fixed.value["rewrites"],
+            {} if fixed is None else fixed.value["proof"],
+            predicted.value,
+            predicted.folder,
+            predicted.file(PLACEMENT) if self.request.place == "best" else None,
+        )
 
     def _offer(self, candidate: Candidate, commands: Tuple[str, ...]) -> None:
         """Keeps the candidate if it is better and the metric holds."""
@@ -233,16 +249,23 @@ class Search:
         if why:
             self._note(candidate.name, candidate.level, "rejected", why, candidate)
             return
-        candidate = replace(candidate, quantization=scales.folder, quantization_key=scales.key,
-                            extra_us=max(0.0, scales.value["extra_us"]))  # fmt: skip
+        candidate = replace(
+            candidate, quantization=scales.folder, quantization_key=scales.key, extra_us=max(0.0, scales.value["extra_us"])
+        )
         moved = scales.value.get("devices", {})
         if scales.value["changed"] or moved:
             model = scales.file(MODEL) if scales.value["changed"] else candidate.model
             # The figures are those of what is built: with the layers that leave the DLA for the metric.
             now = self._candidate(candidate.name, candidate.level, model, "int8", None, scales.value)
-            candidate = replace(candidate, model=model, model_sha256=now.model_sha256,
-                                predicted=now.predicted, placed=now.placed, placement=now.placement,
-                                extra_us=float(now.predicted["fp16_extra_us"]) if moved else candidate.extra_us)  # fmt: skip
+            candidate = replace(
+                candidate,
+                model=model,
+                model_sha256=now.model_sha256,
+                predicted=now.predicted,
+                placed=now.placed,
+                placement=now.placement,
+                extra_us=float(now.predicted["fp16_extra_us"]) if moved else candidate.extra_us,
+            )
         self._offer(candidate, ("edgedla quantize MODEL --data DATA -o quantization",))
 
     def _watched(self, phase: str, done: int, of: int) -> None:
@@ -275,9 +298,16 @@ class Search:
         return f"predicted {_text(candidate, self.request.objective)} instead of {_text(self.best, self.request.objective)}"
 
     def _note(
-        self, name: str, level: int, outcome: str, reason: str, candidate: Optional[Candidate] = None,
-        drop: Optional[float] = None, commands: Tuple[str, ...] = (), after: Optional[float] = None,
-    ) -> None:  # fmt: skip
+        self,
+        name: str,
+        level: int,
+        outcome: str,
+        reason: str,
+        candidate: Optional[Candidate] = None,
+        drop: Optional[float] = None,
+        commands: Tuple[str, ...] = (),
+        after: Optional[float] = None,
+    ) -> None:
         before = None if self.best is None or after is not None else self.best.value(self.request.objective)
         if candidate is not None:
             after = candidate.value(self.request.objective)

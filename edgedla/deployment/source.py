@@ -55,15 +55,16 @@ def as_source(
         if say is not None:
             say(conversion_line(facts))
     elif example_inputs is not None:
-        raise UsageError("example inputs for a model that states its own sizes", where="example_inputs",
-                         allowed="with a PyTorch module, a Keras model or a TensorFlow module",
-                         hint="shapes= fixes the sizes of an ONNX model")  # fmt: skip
+        raise UsageError(
+            "example inputs for a model that states its own sizes",
+            where="example_inputs",
+            allowed="with a PyTorch module, a Keras model or a TensorFlow module",
+            hint="shapes= fixes the sizes of an ONNX model",
+        )
     elif isinstance(model, (str, os.PathLike)):
         model, facts = converted(os.fspath(model), shapes=request.shapes, say=say, **request.platform)
         if say is not None and facts is not None and kept_scales(model) is not None:
-            say(
-                f"the INT8 scales in {facts['source']} are not used: the samples give others; `edgedla convert` writes them"
-            )
+            say(f"the INT8 scales in {facts['source']} are not used: the samples give others; `edgedla convert` writes them")
     with as_file(model) as path:
         proto = read_model(path)
     front = part_in_front(proto)
@@ -79,13 +80,7 @@ def as_source(
     if wide is not None and say is not None:
         say(f"types converted to FLOAT: {wide.own.text}")
     source = proto if wide is None else wide.model
-    return (
-        write_atomic(folder / f"{name}.onnx", source.SerializeToString(), follow=False),
-        facts,
-        wide,
-        front,
-        untrained,
-    )
+    return (write_atomic(folder / f"{name}.onnx", source.SerializeToString(), follow=False), facts, wide, front, untrained)
 
 
 def _untied(proto: Any, request: DeployRequest) -> str:
@@ -118,9 +113,7 @@ def check_sizes(model: str, requests: Sequence[DeployRequest]) -> None:
     from edgedla.quantization.session import model_input_specs
 
     for request in requests:
-        size = ", ".join(
-            f"{name}:{'x'.join(map(str, dims))}".lstrip(":") for name, dims in (request.shapes or {}).items()
-        )
+        size = ", ".join(f"{name}:{'x'.join(map(str, dims))}".lstrip(":") for name, dims in (request.shapes or {}).items())
         try:
             source, _ = converted(model, shapes=request.shapes, **request.platform)
             graph = load_onnx(
@@ -128,9 +121,7 @@ def check_sizes(model: str, requests: Sequence[DeployRequest]) -> None:
             )
             for data in (request.data, request.holdout):
                 if data is not None and str(data) != RANDOM:
-                    static = with_static_inputs(
-                        read_model(Path(source)), {n: graph.tensors[n].dims for n in graph.inputs}
-                    )
+                    static = with_static_inputs(read_model(Path(source)), {n: graph.tensors[n].dims for n in graph.inputs})
                     open_samples(data, model_input_specs(static), request.preprocess, 1, like=request.data)
         except EdgedlaError as e:
             raise type(e)(e.what, where=f"--shapes {size}, {e.where}", allowed=e.allowed, hint=e.hint) from e

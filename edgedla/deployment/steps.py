@@ -57,15 +57,26 @@ class Steps:
         return tuple(self.store.step("types", rests_on, make, "proving the types").value["notes"])
 
     def fix(
-        self, model: Path, precision: str, title: str, *, approximate: float = 0.0, only: Sequence[str] = (),
+        self,
+        model: Path,
+        precision: str,
+        title: str,
+        *,
+        approximate: float = 0.0,
+        only: Sequence[str] = (),
         opset: Optional[int] = None,
-    ) -> Step:  # fmt: skip
+    ) -> Step:
         """Rewrites by `fix`. Value: "rewrites", "sites", "proof", "refused" (why the parser still refuses it; "" if not)."""
         r = self.request
         settings: Dict[str, Any] = {
-            **r.platform, "precision": precision, "objective": r.objective, "approximate": approximate,
-            "only": tuple(only), "power_mode": r.power_mode, "opset": opset,
-        }  # fmt: skip
+            **r.platform,
+            "precision": precision,
+            "objective": r.objective,
+            "approximate": approximate,
+            "only": tuple(only),
+            "power_mode": r.power_mode,
+            "opset": opset,
+        }
 
         def make(folder: Path) -> Dict[str, Any]:
             from edgedla.fixes.fix import fix
@@ -79,10 +90,7 @@ class Steps:
                 {"rewrite": s.rewrite, "output": s.output, "status": s.proof.status, "rel_l2": s.proof.rel_l2}
                 for s in result.applied
             ]
-            return {
-                "rewrites": result.counts, "sites": sites, "proof": result.network.to_dict(),
-                "refused": result.after.refused,
-            }  # fmt: skip
+            return {"rewrites": result.counts, "sites": sites, "proof": result.network.to_dict(), "refused": result.after.refused}
 
         return self.store.step("fix", {"model": sha256_of(model), **self._sizes(), **settings}, make, title)
 
@@ -96,9 +104,12 @@ class Steps:
         r = self.request
         fp16, moved = scales.get("precisions", {}), scales.get("devices", {})
         settings = {
-            **r.platform, "precision": precision, "objective": "latency" if r.objective == "loadables" else r.objective,
-            "devices": r.devices, "power_mode": r.power_mode,
-        }  # fmt: skip
+            **r.platform,
+            "precision": precision,
+            "objective": "latency" if r.objective == "loadables" else r.objective,
+            "devices": r.devices,
+            "power_mode": r.power_mode,
+        }
 
         def make(folder: Path) -> Dict[str, Any]:
             from edgedla.deployment.figures import figures_of, fp16_extra_us, gpu_alone, own_placement, placed_layers
@@ -127,16 +138,25 @@ class Steps:
                 layers = placed_layers(placement)
             write_atomic(folder / LAYERS, json.dumps(layers) + "\n")
             return {
-                "build": built, "tensorrt": by_tensorrt, "gpu": gpu_alone(model, r), "check": counts, "bound_us": r.max_latency_us,
+                "build": built,
+                "tensorrt": by_tensorrt,
+                "gpu": gpu_alone(model, r),
+                "check": counts,
+                "bound_us": r.max_latency_us,
                 "bound_kept": r.max_latency_us is None or built["latency_us"] <= r.max_latency_us,
                 "optimal": placement.proof.optimal and not placement.proof.timed_out,
                 "fp16_extra_us": fp16_extra_us(placement, model, r, fp16) if moved else 0.0,
-            }  # fmt: skip
+            }
 
         rests_on = {
-            "model": sha256_of(model), **self._sizes(), **settings, "place": r.place, "bound_us": r.max_latency_us,
-            "fp16": fp16 if moved else {}, "moved": moved,
-        }  # fmt: skip
+            "model": sha256_of(model),
+            **self._sizes(),
+            **settings,
+            "place": r.place,
+            "bound_us": r.max_latency_us,
+            "fp16": fp16 if moved else {},
+            "moved": moved,
+        }
         return self.store.step("place", rests_on, make, f"placing: {name}")
 
     def quantize(self, model: Path, progress: Progress) -> Step:
@@ -155,23 +175,34 @@ class Steps:
 
             # Errors of a single tensor on random input are no reason to change the model.
             request = QuantizeRequest(
-                **r.platform, **r.sizes, metric=self.metric, max_drop=r.max_drop,
-                triage_samples=0 if calibration.synthetic else 8, keep_apart=False,
-            )  # fmt: skip
+                **r.platform,
+                **r.sizes,
+                metric=self.metric,
+                max_drop=r.max_drop,
+                triage_samples=0 if calibration.synthetic else 8,
+                keep_apart=False,
+            )
             result = quantize(model, calibration, request, holdout=parts.search, progress=progress)
             result.save(folder)
             return {
                 # Too few samples to show it are no reason against a step: the final samples decide.
-                "met": True if result.not_shown else result.met, "precisions": dict(result.precisions),
+                "met": True if result.not_shown else result.met,
+                "precisions": dict(result.precisions),
                 "devices": dict(result.devices),
-                "int8_nodes": result.nodes["dla_int8"], "dead": [f"{len(g.channels)} channels of {g.tensor}" for g in result.dead],
-                "extra_us": float(result.predicted_us.get("extra", 0.0)), "changed": result.model is not None,
-            }  # fmt: skip
+                "int8_nodes": result.nodes["dla_int8"],
+                "dead": [f"{len(g.channels)} channels of {g.tensor}" for g in result.dead],
+                "extra_us": float(result.predicted_us.get("extra", 0.0)),
+                "changed": result.model is not None,
+            }
 
         rests_on = {
-            "model": sha256_of(model), **r.platform, **self._sizes(), "metric": self._metric(), "max_drop": r.max_drop,
+            "model": sha256_of(model),
+            **r.platform,
+            **self._sizes(),
+            "metric": self._metric(),
+            "max_drop": r.max_drop,
             "samples": parts.identity,
-        }  # fmt: skip
+        }
         return self.store.step("quantize", rests_on, make, "calibrating INT8")
 
     def build(self, candidate: Candidate, backend: str = "host") -> Step:
@@ -184,9 +215,8 @@ class Steps:
             from edgedla.builder.request import BuildRequest
 
             request = BuildRequest(
-                **settings, **r.sizes, calib=candidate.quantization, placement=candidate.placement,
-                preprocess=r.preprocess,
-            )  # fmt: skip
+                **settings, **r.sizes, calib=candidate.quantization, placement=candidate.placement, preprocess=r.preprocess
+            )
             artifact = build(candidate.model, folder / "artifact", request, samples=self.parts.checked)
             if request.placement is not None and artifact.simulated and self._leaves_fp16(candidate.model):
                 # The simulation computes in FP32 what the placement leaves to the GPU, and TensorRT may choose FP16 there.
@@ -196,10 +226,15 @@ class Steps:
             return {"digest": artifact.digest, "backend": artifact.backend, "simulated": artifact.simulated}
 
         rests_on = {
-            "model": candidate.model_sha256, **settings, **self._sizes(), "calib": candidate.quantization_key,
+            "model": candidate.model_sha256,
+            **settings,
+            **self._sizes(),
+            "calib": candidate.quantization_key,
             "placement": "" if candidate.placement is None else sha256_of(candidate.placement),
-            "preprocess": repr(r.preprocess), "samples": self.parts.identity, "device": computed_by(backend),
-        }  # fmt: skip
+            "preprocess": repr(r.preprocess),
+            "samples": self.parts.identity,
+            "device": computed_by(backend),
+        }
         return self.store.step("build", rests_on, make, f"building ({backend}): {candidate.name}")
 
     def _leaves_fp16(self, model: Path) -> bool:
@@ -210,8 +245,9 @@ class Steps:
         from edgedla.quantization.collect import collect
 
         search = self.parts.search
-        feeds = [{n: x.astype(np.float32) if x.dtype.kind == "f" else x for n, x in feed.items()}
-                 for feed in search.feeds[:CHECKED]]  # fmt: skip
+        feeds = [
+            {n: x.astype(np.float32) if x.dtype.kind == "f" else x for n, x in feed.items()} for feed in search.feeds[:CHECKED]
+        ]
         sizes = {name: array.shape for name, array in feeds[0].items()}
         with float32_model(model) as (plain, _):
             static = with_static_inputs(read_model(plain), sizes)
@@ -229,6 +265,7 @@ class Steps:
 
         def make(folder: Path) -> Dict[str, Any]:
             from edgedla.accuracy.evaluate import evaluate
+            from edgedla.deployment.figures import score_of
             from edgedla.deployment.networks import artifact_network
 
             network, runner = artifact_network(load_artifact(artifact), name)
@@ -236,12 +273,16 @@ class Steps:
                 evaluation = evaluate(network, samples, metric, self.reference(), max_drop=self.request.max_drop)
             finally:
                 runner.close()
-            return _score(evaluation, part == "final")
+            return score_of(evaluation, part == "final")
 
         rests_on = {
-            "artifact": digest, "model": self.source_sha256, "metric": self._metric(), "part": part,
-            "samples": self.parts.identity, "max_drop": self.request.max_drop,
-        }  # fmt: skip
+            "artifact": digest,
+            "model": self.source_sha256,
+            "metric": self._metric(),
+            "part": part,
+            "samples": self.parts.identity,
+            "max_drop": self.request.max_drop,
+        }
         return self.store.step("score", rests_on, make, f"scoring on the {part} samples: {name}")
 
     def final_score(self, candidate: Candidate) -> Mapping[str, Any]:
@@ -283,23 +324,3 @@ class Steps:
 
     def _metric(self) -> Tuple[Any, ...]:
         return (self.request.metric, self.request.decode, self.request.reg_max, self.request.iou, self.metric.code)
-
-
-def _score(evaluation: Any, with_intervals: bool) -> Dict[str, Any]:
-    """An evaluation as a step stores it. `drop`: how far the metric fell against the model in ONNX Runtime, in FP32 or, if the
-    model keeps its own types, in these (`reference`).
-    """
-    score, against, judgement = evaluation.score, evaluation.against, evaluation.judgement
-    row = {
-        "metric": score.metric,
-        "basis": score.basis,
-        "samples": score.samples,
-        "fp32": against.value,
-        "reference": against.computed_in,
-        "value": score.value,
-        "drop": -evaluation.difference[0] + 0.0,
-    }
-    if with_intervals:
-        row.update(low=score.low, high=score.high, drop_low=judgement.low, drop_high=judgement.high,
-                   answer=judgement.answer, why=judgement.why, samples_needed=judgement.needed)  # fmt: skip
-    return row

@@ -49,8 +49,11 @@ def export(handover: Handover, number: int = 1) -> Export:
     gaps = common_gaps(handover, lost)
     kind = handover.decode.kind
     if kind not in ("none", *NETWORK_TYPES) and not (kind in DETECTORS and handover.parser):
-        gaps.insert(0, "the decoding of boxes: network-type is 100 and each frame carries the raw outputs "
-                       "(output-tensor-meta). With a library that parses them: --parser FUNCTION --parser-library FILE")  # fmt: skip
+        gaps.insert(
+            0,
+            "the decoding of boxes: network-type is 100 and each frame carries the raw outputs "
+            "(output-tensor-meta). With a library that parses them: --parser FUNCTION --parser-library FILE",
+        )
     steps = (
         f"gst-launch-1.0 ... ! nvstreammux name=m batch-size={handover.batch} width=... height=... ! "
         f"nvinfer config-file-path={name} ! ...",

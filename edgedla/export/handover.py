@@ -100,9 +100,7 @@ def handovers(source: Union[str, Path], request: ExportRequest) -> List[Handover
     if path.is_dir():
         return [_of_artifact(load_artifact(path), str(source), request)]
     if not path.is_file():
-        raise DocumentError(
-            "no such artifact or placement", where=str(source), allowed="a folder, or a placement's file"
-        )
+        raise DocumentError("no such artifact or placement", where=str(source), allowed="a folder, or a placement's file")
     return _of_placement(read_placement(path), str(source), request)
 
 
@@ -122,14 +120,25 @@ def _of_artifact(artifact: Artifact, where: str, request: ExportRequest) -> Hand
     cores = {d for d in artifact.placement_predicted.values() if d.startswith("DLA")}
     notes = ["the artifact is simulated and holds no engine: build it on the board"] if artifact.simulated else []
     return Handover(
-        where, _file_name(str(artifact.model["name"])), artifact.precision, _core(cores, request), layers,
-        artifact.inputs, artifact.outputs, {b.name: b.shape_nchw for b in artifact.inputs}, artifact.platform,
-        str(artifact.software.get("tensorrt") or artifact.platform.get("trt") or "unknown"), preprocess, request.decode,
+        where,
+        _file_name(str(artifact.model["name"])),
+        artifact.precision,
+        _core(cores, request),
+        layers,
+        artifact.inputs,
+        artifact.outputs,
+        {b.name: b.shape_nchw for b in artifact.inputs},
+        artifact.platform,
+        str(artifact.software.get("tensorrt") or artifact.platform.get("trt") or "unknown"),
+        preprocess,
+        request.decode,
         _checked_onnx(request.onnx, str(artifact.model.get("sha256") or ""), where),
         artifact.file("engine") if artifact.has("engine") else None,
         artifact.file("calibration") if artifact.has("calibration") else None,
-        request.parser, request.parser_library, tuple(notes),
-    )  # fmt: skip
+        request.parser,
+        request.parser_library,
+        tuple(notes),
+    )
 
 
 def _planned(artifact: Artifact) -> Tuple[LayerEntry, ...]:
@@ -138,25 +147,19 @@ def _planned(artifact: Artifact) -> Tuple[LayerEntry, ...]:
         return ()
     plan = json.loads(artifact.file("plan").read_text(encoding="utf-8"))
     return tuple(
-        LayerEntry(
-            layer["name"], layer["device"], layer.get("precision") or artifact.precision, layer["capable"] == "gpu"
-        )
+        LayerEntry(layer["name"], layer["device"], layer.get("precision") or artifact.precision, layer["capable"] == "gpu")
         for layer in plan.get("layers", ())
     )
 
 
 def _of_placement(document: Placement, where: str, request: ExportRequest) -> List[Handover]:
     if request.onnx is not None and len(document.models) > 1:
-        raise UsageError(
-            f"the placement holds {len(document.models)} models", where="--onnx", allowed="a placement of one model"
-        )
+        raise UsageError(f"the placement holds {len(document.models)} models", where="--onnx", allowed="a placement of one model")
     return [_of_placed(document, model, where, request) for model in document.models]
 
 
 def _of_placed(document: Placement, model: PlacedModel, where: str, request: ExportRequest) -> Handover:
-    layers = tuple(
-        LayerEntry(layer.name, layer.device, document.precision, layer.why == "forced") for layer in model.running
-    )
+    layers = tuple(LayerEntry(layer.name, layer.device, document.precision, layer.why == "forced") for layer in model.running)
     cores = {layer.device for layer in layers if layer.device.startswith("DLA")}
     if len(cores) > 1:
         raise UsageError(
@@ -165,11 +168,22 @@ def _of_placed(document: Placement, model: PlacedModel, where: str, request: Exp
             hint="place it with one core: edgedla place --devices GPU,DLA0",
         )
     return Handover(
-        where, _file_name(model.name), document.precision, _core(cores, request), layers, (), (), model.inputs,
-        document.platform, str(document.platform.get("trt") or "unknown"),
-        PreprocessSettings(**dict(request.asked)), request.decode, _checked_onnx(request.onnx, model.sha256, where),
-        parser=request.parser, parser_library=request.parser_library,
-    )  # fmt: skip
+        where,
+        _file_name(model.name),
+        document.precision,
+        _core(cores, request),
+        layers,
+        (),
+        (),
+        model.inputs,
+        document.platform,
+        str(document.platform.get("trt") or "unknown"),
+        PreprocessSettings(**dict(request.asked)),
+        request.decode,
+        _checked_onnx(request.onnx, model.sha256, where),
+        parser=request.parser,
+        parser_library=request.parser_library,
+    )
 
 
 def _core(cores: Set[str], request: ExportRequest) -> Optional[int]:
@@ -184,9 +198,7 @@ def _checked_onnx(onnx: Optional[Path], sha256: str, where: str) -> Optional[Pat
     if not onnx.is_file():
         raise ModelError("no such file", where=str(onnx))
     if sha256 and sha256_of(onnx) != sha256:
-        raise UsageError(
-            f"it is another model than that of {where}", where=str(onnx), allowed=f"sha256 {sha256[:12]}..."
-        )
+        raise UsageError(f"it is another model than that of {where}", where=str(onnx), allowed=f"sha256 {sha256[:12]}...")
     return onnx
 
 

@@ -32,14 +32,10 @@ def pictures_of(handover: Handover, runtime: str) -> Pictures:
     """Raises UsageError if nvinfer cannot prepare pictures for this model."""
     linear_float(handover, runtime, ("FLOAT",))
     if len(handover.dims) != 1:
-        raise UsageError(
-            f"{handover.name} has {len(handover.dims)} inputs", where=handover.where, allowed=f"one, for {runtime}"
-        )
+        raise UsageError(f"{handover.name} has {len(handover.dims)} inputs", where=handover.where, allowed=f"one, for {runtime}")
     (dims,) = handover.dims.values()
     if len(dims) != 4 or dims[1] != 3:
-        raise UsageError(
-            f"the input is {list(dims)}: {runtime} prepares pictures", where=handover.where, allowed="N x 3 x H x W"
-        )
+        raise UsageError(f"the input is {list(dims)}: {runtime} prepares pictures", where=handover.where, allowed="N x 3 x H x W")
     factor, means = scale_and_means(handover.preprocess, handover.where, runtime)
     return Pictures(factor, means, handover.preprocess.fit == "letterbox", handover.preprocess.colour, tuple(dims[1:]))
 

@@ -48,9 +48,7 @@ def export(handover: Handover, number: int = 1) -> Export:
         if handover.calibration is not None:
             files[f"{_CACHES}/calibration.cache"] = handover.calibration
         else:
-            missing[f"{_CACHES}/calibration.cache"] = (
-                "the calibration cache: edgedla quantize MODEL --data DATA -o SCALES"
-            )
+            missing[f"{_CACHES}/calibration.cache"] = "the calibration cache: edgedla quantize MODEL --data DATA -o SCALES"
     if handover.onnx is not None:
         files[handover.onnx_name] = handover.onnx
     else:

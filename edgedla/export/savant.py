@@ -64,11 +64,7 @@ def export(handover: Handover, number: int = 1) -> Export:
     }
     if handover.outputs:
         model["output"] = {"layer_names": [b.name for b in handover.outputs]}
-    element = {
-        "element": ELEMENTS.get(handover.decode.kind, "nvinfer@complex_model"),
-        "name": handover.name,
-        "model": model,
-    }
+    element = {"element": ELEMENTS.get(handover.decode.kind, "nvinfer@complex_model"), "name": handover.name, "model": model}
     files[f"{handover.name}.module.yml"] = yaml.safe_dump({"pipeline": {"elements": [element]}}, sort_keys=False)
     gaps = ["the decoding of outputs: `model.output.converter` is a class of yours", *common_gaps(handover, lost)]
     steps = (

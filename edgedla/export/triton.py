@@ -13,8 +13,15 @@ from edgedla.builder.artifact.artifact import Binding
 from edgedla.errors import UsageError
 from edgedla.export.handover import Export, Files, Handover, linear_float
 
-TYPES = {"FLOAT": "TYPE_FP32", "HALF": "TYPE_FP16", "INT8": "TYPE_INT8", "INT32": "TYPE_INT32", "INT64": "TYPE_INT64",
-         "BOOL": "TYPE_BOOL", "UINT8": "TYPE_UINT8"}  # fmt: skip
+TYPES = {
+    "FLOAT": "TYPE_FP32",
+    "HALF": "TYPE_FP16",
+    "INT8": "TYPE_INT8",
+    "INT32": "TYPE_INT32",
+    "INT64": "TYPE_INT64",
+    "BOOL": "TYPE_BOOL",
+    "UINT8": "TYPE_UINT8",
+}
 READ_BY = "Triton for Jetson whose TensorRT backend knows secondary_devices (server pull request 2912), of the engine's TensorRT"
 
 
@@ -62,9 +69,7 @@ def _tensors(kind: str, bindings: Sequence[Binding]) -> str:
     parts: List[str] = []
     for b in bindings:
         dims = ", ".join(map(str, b.shape_nchw))
-        parts.append(
-            f"  {{\n    name: {json.dumps(b.name)}\n    data_type: {TYPES[b.dtype]}\n    dims: [ {dims} ]\n  }}"
-        )
+        parts.append(f"  {{\n    name: {json.dumps(b.name)}\n    data_type: {TYPES[b.dtype]}\n    dims: [ {dims} ]\n  }}")
     return f"{kind} [\n" + ",\n".join(parts) + "\n]\n"
 
 

@@ -47,9 +47,7 @@ class Exported:
         }
 
 
-def export(
-    runtime: str, source: Union[str, Path], out: Union[str, Path], request: Optional[ExportRequest] = None
-) -> Exported:
+def export(runtime: str, source: Union[str, Path], out: Union[str, Path], request: Optional[ExportRequest] = None) -> Exported:
     """Writes the files that `runtime` reads, from an artifact's folder or a placement file.
 
     Args:
@@ -97,9 +95,10 @@ def _require_own(folder: Path, files: Files) -> None:
         foreign = next((n for n in present if (folder / n).read_bytes() != _body(files[n])), "")
     if foreign:
         raise UsageError(
-            f"the folder holds a {foreign} that edgedla did not write", where=str(folder),
+            f"the folder holds a {foreign} that edgedla did not write",
+            where=str(folder),
             hint=f"-o {folder / 'export'}, or another folder",
-        )  # fmt: skip
+        )
 
 
 def _body(data: Union[bytes, str, Path]) -> bytes:
@@ -111,9 +110,7 @@ def _readme(runtime: str, exports: List[Tuple[Handover, str, Export]], missing: 
     lines += [f"{_WRITTEN} read by {exports[0][2].read_by}.", ""]
     for model, _, _ in exports:
         core = "the GPU" if model.core is None else f"DLA core {model.core}"
-        engine = (
-            f"an engine of TensorRT {model.trt}: the board must have that release" if model.engine else "no engine yet"
-        )
+        engine = f"an engine of TensorRT {model.trt}: the board must have that release" if model.engine else "no engine yet"
         title = model.platform.get("title", model.platform.get("target"))
         lines.append(f"- {model.name}: {title}, {model.precision}, {core}; {engine}")
         lines += [f"  - {note}" for note in model.notes]

@@ -60,9 +60,7 @@ def _open_sizes(work: Any) -> Tuple[str, ...]:
         return ()
     names, rest = ", ".join(open_ones[:4]), len(open_ones) - 4
     more = f" and {rest} more" if rest > 0 else ""
-    return (
-        f"inputs with open sizes: {names}{more}; rewrites and times need numbers, give them with --shapes or --batch",
-    )
+    return (f"inputs with open sizes: {names}{more}; rewrites and times need numbers, give them with --shapes or --batch",)
 
 
 def untrained_notes(judge: Judge) -> Tuple[str, ...]:

@@ -97,10 +97,7 @@ class Changes:
 
 
 def apply_rewrites(
-    network: Network,
-    rewrites: Sequence[Rewrite],
-    accepts: Callable[[Key], bool] = lambda key: True,
-    record: bool = False,
+    network: Network, rewrites: Sequence[Rewrite], accepts: Callable[[Key], bool] = lambda key: True, record: bool = False
 ) -> Changes:
     """Changes the network in place.
 
@@ -137,9 +134,7 @@ def apply_rewrites(
             break
     remove_dead_nodes(network.model)
     done = {a.output for a in applied}
-    still_refused = tuple(
-        r for (_, output), (node, r) in refused.items() if output not in done and node.graph is not None
-    )
+    still_refused = tuple(r for (_, output), (node, r) in refused.items() if output not in done and node.graph is not None)
     return Changes(tuple(applied), still_refused, tuple(skipped))
 
 
@@ -252,7 +247,10 @@ def _fragment(network: Network, site: Site, added: Sequence[Any], results: Seque
             # The replacement is a value of the original network: the proof compares both forms on it.
             inputs[new.name] = (new.dtype, network.shape(new))
     return Fragment(
-        tuple(ir.serde.serialize_node(n) for n in removed), tuple(ir.serde.serialize_node(n) for n in added),
-        constants, inputs, tuple((old.name, new.name) for old, new in results),
+        tuple(ir.serde.serialize_node(n) for n in removed),
+        tuple(ir.serde.serialize_node(n) for n in added),
+        constants,
+        inputs,
+        tuple((old.name, new.name) for old, new in results),
         tuple(network.graph.opset_imports.items()),
-    )  # fmt: skip
+    )

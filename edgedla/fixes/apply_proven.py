@@ -174,6 +174,7 @@ def conversion_note(before: Any, after: Any, prove: bool) -> Tuple[str, ...]:
     if not proof.within:
         raise ModelError(
             f"in operator set {version} the model computes something else: it {proof.detail}",
-            where=before.graph.name or "<model>", hint="Export it again with that operator set.",
-        )  # fmt: skip
+            where=before.graph.name or "<model>",
+            hint="Export it again with that operator set.",
+        )
     return (f"{written}; differs by {proof.rel_l2:.1e} (relative L2)",)

@@ -134,9 +134,7 @@ class Chooser:
                 if better and self._swaps(keys, fewer_sites):
                     # Rewrites of one place are in order of exactness: a later one has to pay.
                     better = self._value(without) < self._value(kept_with) * (1.0 - SWAP_GAIN)
-                bundles.append(
-                    Bundle(title, tuple(sorted(keys)), not better, self._value(kept_with), self._value(without))
-                )
+                bundles.append(Bundle(title, tuple(sorted(keys)), not better, self._value(kept_with), self._value(without)))
                 in_vain = 0 if better else in_vain + 1
                 if better:
                     dropped = dropped | keys
@@ -234,14 +232,7 @@ class Chooser:
         ways: Tuple[float, ...] = (leaves_dla(self._before, figures),)
         if self.judge.purpose != "hybrid":
             ways = (0 if figures.passes else 1, len(figures.offenders))
-        return (
-            1.0 if figures.refused else 0.0,
-            *ways,
-            coarse,
-            float(figures.candidates),
-            float(figures.transitions),
-            sites,
-        )
+        return (1.0 if figures.refused else 0.0, *ways, coarse, float(figures.candidates), float(figures.transitions), sites)
 
     def _by_rewrite(self, dropped: FrozenSet[Key]) -> List[Tuple[str, FrozenSet[Key]]]:
         kinds: Dict[str, List[Key]] = {}
@@ -262,9 +253,7 @@ class Chooser:
         """Groups of sites with few nodes between them: the average and the gate of one squeeze-and-excite block."""
         sites = {site.output: site for site in self._trial(dropped)[1]}
         block = {output: output for output in sites}
-        readers = {
-            v.name: [n for use in v.uses() for n in use.node.outputs] for n in self.model.graph for v in n.outputs
-        }
+        readers = {v.name: [n for use in v.uses() for n in use.node.outputs] for n in self.model.graph for v in n.outputs}
         for start in sites:
             nearby = {start}
             for _ in range(BLOCK_NODES):

@@ -32,15 +32,7 @@ from edgedla.fixes.opset import convert_opset
 from edgedla.fixes.preprocess import Embedded, embed, prove_embedding
 from edgedla.fixes.proofs.whole_network import NetworkProof
 from edgedla.fixes.result import FixResult
-from edgedla.fixes.wanted import (
-    HALF_TYPES,
-    TYPES,
-    opset_to_write,
-    require_opset,
-    require_samples,
-    turned_types,
-    wanted_rewrites,
-)
+from edgedla.fixes.wanted import HALF_TYPES, TYPES, opset_to_write, require_opset, require_samples, turned_types, wanted_rewrites
 from edgedla.graph.layer_graph import GPU_ALONE
 from edgedla.graph.open_sizes import TRTEXEC_BATCH, batch_taken
 from edgedla.importers.model_file.float32_types import lacks_half
@@ -126,9 +118,7 @@ def fix(
     interface = (*opened.interface, *_embedded(work, embed_preprocess, goal, prove))
     folded = fold_constants(work)
     choice = Chooser(work, goal, rewrites, judge, objective, progress=progress).choose()
-    done = apply_proven(
-        work, goal, rewrites, choice.dropped, prove, data, approximate, seeded_weights, opened.in_half, progress
-    )
+    done = apply_proven(work, goal, rewrites, choice.dropped, prove, data, approximate, seeded_weights, opened.in_half, progress)
     fixed, changes = done.model, done.changes
     after, layers_after = judge.figures(outline(fixed), with_gpu=True), placed_layers(judge)
     network = network_proof(done, data, approximate, progress) if prove else NetworkProof(None, detail="not asked for")

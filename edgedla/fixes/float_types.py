@@ -64,9 +64,7 @@ def in_float32(model: Any, feeds: Sequence[Mapping[str, np.ndarray]]) -> Optiona
     return Typed(turned, interface, f"{own.turned}: {proof}")
 
 
-def in_half(
-    model: Any, platform: Platform, mode: str, feeds: Sequence[Mapping[str, np.ndarray]], inputs: str
-) -> Optional[Typed]:
+def in_half(model: Any, platform: Platform, mode: str, feeds: Sequence[Mapping[str, np.ndarray]], inputs: str) -> Optional[Typed]:
     """The onnx_ir.Model in FLOAT16 for a strongly typed release; None if it has FLOAT16 or Q/DQ already, or no FLOAT data.
 
     Args:
@@ -98,9 +96,7 @@ def in_half(
         value.const_value.name = name
     keep_description(model, turned)
     done = replace(halved, clamped=(*halved.clamped, *clamped)).text
-    error = (
-        measured_text(original, whole_proto(turned), feeds, inputs) if feeds else "error not measured: it did not run"
-    )
+    error = measured_text(original, whole_proto(turned), feeds, inputs) if feeds else "error not measured: it did not run"
     return Typed(turned, halved.interface, f"types converted to FLOAT16 ({done}): {error}")
 
 
@@ -110,6 +106,4 @@ def _computed(original: Any, kind: Any, turn: Callable[[np.ndarray], np.ndarray]
     shape = ir.Shape(list(original.shape))
     if not has_data(original):
         return ir.ExternalTensor(MISSING_DATA, None, None, kind, shape=shape, name=original.name)
-    return ir.LazyTensor(
-        lambda: ir.Tensor(turn(np.asarray(data_of(original)))), kind, shape, cache=False, name=original.name
-    )
+    return ir.LazyTensor(lambda: ir.Tensor(turn(np.asarray(data_of(original)))), kind, shape, cache=False, name=original.name)

@@ -231,9 +231,7 @@ def _evaluated(network: Network, nodes: Sequence[Any], folded: Mapping[str, np.n
     try:
         values = open_session(proto.SerializeToString(), optimize=False).run(output_names, {})
         # Sequences (lists), absent optionals (None) and texts (objects) are no constants of a network.
-        return {
-            name: v for name, v in zip(output_names, values) if isinstance(v, np.ndarray) and v.dtype.kind in NUMBERS
-        }
+        return {name: v for name, v in zip(output_names, values) if isinstance(v, np.ndarray) and v.dtype.kind in NUMBERS}
     except EnvironmentMissing:
         raise
     except Exception:
@@ -260,9 +258,11 @@ def _replace(model: Any, constants: Mapping[str, np.ndarray]) -> int:
                 continue
             replaced += 1
             constant = ir.Value(
-                name=value.name, shape=ir.Shape(elements.shape), type=ir.TensorType(ir.DataType.from_numpy(elements.dtype)),
+                name=value.name,
+                shape=ir.Shape(elements.shape),
+                type=ir.TensorType(ir.DataType.from_numpy(elements.dtype)),
                 const_value=ir.tensor(elements, name=value.name),
-            )  # fmt: skip
+            )
             value.replace_all_uses_with(constant)
             # The node is removed; the constant takes over its output's name.
             value.name = f"{value.name}/folded"

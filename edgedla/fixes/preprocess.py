@@ -105,9 +105,10 @@ def embed(model: Any, wanted: Embedded, goal: Goal) -> str:
         )
     if METADATA in model.metadata_props:
         raise UsageError(
-            "the model holds its preprocessing already, and would scale twice", where="--embed-preprocess",
+            "the model holds its preprocessing already, and would scale twice",
+            where="--embed-preprocess",
             hint="put it into the model as it was before",
-        )  # fmt: skip
+        )
     network = Network(model, goal)
     x, channels, dtype = _image(network)
     mean, std = (_of_channels(v, channels) for v in (wanted.mean, wanted.std))
@@ -161,8 +162,9 @@ def _of_channels(numbers: Tuple[float, ...], channels: int) -> np.ndarray:
     if len(given) not in (1, channels):
         raise UsageError(
             f"{':'.join(f'{n:g}' for n in numbers)} for {channels} channel{'s' * (channels > 1)}",
-            where="--embed-preprocess", allowed="one number, or one for each channel",
-        )  # fmt: skip
+            where="--embed-preprocess",
+            allowed="one number, or one for each channel",
+        )
     result: np.ndarray = np.broadcast_to(np.asarray(given, np.float64), (channels,))
     return result
 
@@ -239,7 +241,5 @@ def prove_embedding(original: Any, embedded: Any, wanted: Embedded, seed: int = 
     noise = max(distance(np.asarray(a), np.asarray(b))[0] for a, b in zip(reference, fused))
     # Sums of pixel values are larger than those of scaled ones, and cancel more.
     if worst > max(10 * ROUND[str(dtype)], 30 * noise):
-        raise RunError(
-            f"the model with its preprocessing inside differs by {worst:.2g} (relative L2), noise {noise:.2g}"
-        )
+        raise RunError(f"the model with its preprocessing inside differs by {worst:.2g} (relative L2), noise {noise:.2g}")
     return float(worst)

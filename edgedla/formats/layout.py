@@ -180,7 +180,6 @@ def _round_up(value: int, multiple: int) -> int:
 def _require_chip(chip: Optional[str], format: TensorFormat) -> str:
     if chip not in IMAGE_ROW_BYTES:
         raise UsageError(
-            f"the row alignment of {format} depends on the chip, and chip is {chip!r}",
-            allowed=", ".join(sorted(IMAGE_ROW_BYTES)),
+            f"the row alignment of {format} depends on the chip, and chip is {chip!r}", allowed=", ".join(sorted(IMAGE_ROW_BYTES))
         )
     return chip

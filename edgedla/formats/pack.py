@@ -17,9 +17,14 @@ Buffer = Union[bytes, bytearray, memoryview, np.ndarray]
 Scale = Union[float, np.ndarray]
 
 NUMPY_TYPE: Dict[str, type] = {
-    "FLOAT": np.float32, "HALF": np.float16, "INT8": np.int8, "UINT8": np.uint8,
-    "INT32": np.int32, "INT64": np.int64, "BOOL": np.bool_,
-}  # fmt: skip
+    "FLOAT": np.float32,
+    "HALF": np.float16,
+    "INT8": np.int8,
+    "UINT8": np.uint8,
+    "INT32": np.int32,
+    "INT64": np.int64,
+    "BOOL": np.bool_,
+}
 
 #: NumPy interleaves single elements, but without the GIL, so threads help if cores are idle.
 MAX_THREADS = 8

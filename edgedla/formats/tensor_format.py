@@ -10,9 +10,15 @@ from edgedla.errors import UsageError
 
 #: trtexec's type prefix by TensorRT's DataType name.
 TYPE_PREFIX: Dict[str, str] = {
-    "FLOAT": "fp32", "HALF": "fp16", "BF16": "bf16", "INT8": "int8", "UINT8": "uint8",
-    "INT32": "int32", "INT64": "int64", "BOOL": "bool",
-}  # fmt: skip
+    "FLOAT": "fp32",
+    "HALF": "fp16",
+    "BF16": "bf16",
+    "INT8": "int8",
+    "UINT8": "uint8",
+    "INT32": "int32",
+    "INT64": "int64",
+    "BOOL": "bool",
+}
 
 #: From this release on, trtexec takes the element type from the network, and the option holds only the format.
 NO_TYPE_PREFIX_FROM = (11,)

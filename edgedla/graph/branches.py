@@ -74,9 +74,7 @@ def _branches_of(graph: LayerGraph) -> Tuple[Branches, ...]:
         end = max(then - otherwise, default=first)
         found.append(
             Branches(
-                graph.layers[first].onnx_node,
-                frozenset(i for i in inside if i <= end),
-                frozenset(i for i in inside if i > end),
+                graph.layers[first].onnx_node, frozenset(i for i in inside if i <= end), frozenset(i for i in inside if i > end)
             )
         )
     return tuple(sorted(found, key=lambda b: len(b.then) + len(b.otherwise)))

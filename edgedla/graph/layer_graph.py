@@ -79,9 +79,7 @@ class LayerGraph:
     def narrow(self) -> Tuple[Layer, ...]:
         """Layers that compute in FP16 or BF16 by the model's own types, without casts."""
         types = ("HALF", "BF16")
-        return tuple(
-            x for x in self.layers if x.type != "CAST" and any(self.tensors[t].dtype in types for t in x.outputs)
-        )
+        return tuple(x for x in self.layers if x.type != "CAST" and any(self.tensors[t].dtype in types for t in x.outputs))
 
     @property
     def narrow_types(self) -> str:

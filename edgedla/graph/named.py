@@ -19,9 +19,7 @@ def no_such_layer(graph: LayerGraph, name: str, where: str, nodes: bool = False)
     names = [layer.name for layer in graph.layers] + ([n.name for n in graph.nodes] if nodes else [])
     near = None if "*" in name else did_you_mean(name, names)
     listed = "`edgedla layers MODEL` lists the layers"
-    return UsageError(
-        f"no layer of {graph.name} is called {name!r}", where=where, hint=f"{near} {listed}" if near else listed
-    )
+    return UsageError(f"no layer of {graph.name} is called {name!r}", where=where, hint=f"{near} {listed}" if near else listed)
 
 
 def require_borders(names: Iterable[str], border_names: Iterable[str], where: str) -> None:
@@ -42,6 +40,7 @@ def no_such_input(name: str, inputs: Iterable[str], where: Optional[str] = None)
     names = sorted(inputs)
     return UsageError(
         f"--shapes names {name!r}, which is not an input of the model",
-        where=where, allowed=", ".join(f'"{n}"' if "," in n else n for n in names) or "no inputs",
+        where=where,
+        allowed=", ".join(f'"{n}"' if "," in n else n for n in names) or "no inputs",
         hint=did_you_mean(name, names),
-    )  # fmt: skip
+    )

@@ -106,9 +106,7 @@ def require_given(shapes: Any, batch: Any, where: Optional[str] = None) -> None:
         raise UsageError(f"shapes are {shapes!r}", where=where, allowed="dims by input name: {'x': [1, 3, 640, 640]}")
     for name, dims in (shapes or {}).items():
         if isinstance(dims, str) or not all(isinstance(d, Integral) for d in dims):
-            raise UsageError(
-                f"the shape of {name} is {dims!r}", where=where, allowed="whole numbers, as [1, 3, 640, 640]"
-            )
+            raise UsageError(f"the shape of {name} is {dims!r}", where=where, allowed="whole numbers, as [1, 3, 640, 640]")
         if any(int(d) < 0 for d in dims):
             raise UsageError(f"--shapes {name}: {list(dims)} holds a negative dim", where=where)
         if any(int(d) > MAX_DIM for d in dims):

@@ -9,9 +9,19 @@ from typing import Any, Callable, Dict, Optional, Sequence, Tuple
 
 #: Bytes of one element, by TensorRT's DataType name. Sub-byte types are fractions.
 ELEMENT_BYTES: Dict[str, float] = {
-    "FLOAT": 4, "HALF": 2, "BF16": 2, "FP8": 1, "FP4": 0.5, "INT4": 0.5,
-    "INT8": 1, "UINT8": 1, "BOOL": 1, "INT32": 4, "INT64": 8, "DOUBLE": 8,
-}  # fmt: skip
+    "FLOAT": 4,
+    "HALF": 2,
+    "BF16": 2,
+    "FP8": 1,
+    "FP4": 0.5,
+    "INT4": 0.5,
+    "INT8": 1,
+    "UINT8": 1,
+    "BOOL": 1,
+    "INT32": 4,
+    "INT64": 8,
+    "DOUBLE": 8,
+}
 
 
 def dims_text(dims: Sequence[int]) -> str:

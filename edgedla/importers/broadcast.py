@@ -35,9 +35,7 @@ def same_rank(ctx: Context, a: NetTensor, b: NetTensor) -> Tuple[NetTensor, NetT
     return to_rank(ctx, a, rank_b), b
 
 
-def squeeze(
-    ctx: Context, x: NetTensor, axes: Sequence[int], node: Optional[Node] = None, axes_input: Any = None
-) -> NetTensor:
+def squeeze(ctx: Context, x: NetTensor, axes: Sequence[int], node: Optional[Node] = None, axes_input: Any = None) -> NetTensor:
     """Drop `axes` (non-negative): a SQUEEZE, before 10.7 a reshape; named after the node if it is given."""
     if ctx.parser.squeeze_layers:
         out = shapes.squeeze(ctx.net, x, _axes_constant(ctx, axes, axes_input), axes)
@@ -48,9 +46,7 @@ def squeeze(
     return _named(ctx, out, node, "ONNXTRT_squeezeTensor")
 
 
-def unsqueeze(
-    ctx: Context, x: NetTensor, axes: Sequence[int], node: Optional[Node] = None, axes_input: Any = None
-) -> NetTensor:
+def unsqueeze(ctx: Context, x: NetTensor, axes: Sequence[int], node: Optional[Node] = None, axes_input: Any = None) -> NetTensor:
     """Insert a 1 at each of `axes` (positions in the result): an UNSQUEEZE, before 10.7 a reshape."""
     sorted_axes = sorted(set(axes))
     rank = len(x.dims)

@@ -8,9 +8,7 @@ from edgedla.importers.operator_schema import DEFAULT_DOMAINS
 from edgedla.importers.parser_operators import releases_that_import
 
 #: Domains whose operators are all ONNX's own; the parser knows none of them.
-REFUSED_DOMAINS: FrozenSet[str] = frozenset(
-    {"ai.onnx.ml", "ai.onnx.preview", "ai.onnx.preview.training", "ai.onnx.training"}
-)
+REFUSED_DOMAINS: FrozenSet[str] = frozenset({"ai.onnx.ml", "ai.onnx.preview", "ai.onnx.preview.training", "ai.onnx.training"})
 
 #: Operators of the default ONNX domain up to opset 26 that at least one observed parser has no importer for.
 REFUSED: FrozenSet[str] = frozenset(
@@ -43,9 +41,16 @@ PLUGINS_UNTIL = (11,)
 
 #: Operator -> the opset that first defines it. At an older opset, exporters write it as simpler operators.
 FIRST_OPSET: Dict[str, int] = {
-    "CastLike": 15, "GridSample": 16, "LayerNormalization": 17, "GroupNormalization": 18, "Mish": 18, "Gelu": 20,
-    "Attention": 23, "RMSNormalization": 23, "RotaryEmbedding": 23,
-}  # fmt: skip
+    "CastLike": 15,
+    "GridSample": 16,
+    "LayerNormalization": 17,
+    "GroupNormalization": 18,
+    "Mish": 18,
+    "Gelu": 20,
+    "Attention": 23,
+    "RMSNormalization": 23,
+    "RotaryEmbedding": 23,
+}
 
 
 #: Hints for operators that do not belong in a network for inference with TensorRT.

@@ -87,8 +87,7 @@ def _blamed(error: ModelError, source: OnnxFile, trt: Tuple[int, ...], given: Gi
         f"{given.options()} breaks it: with its own sizes ({own}) the model is read. Something in it is fixed to the sizes that "
         "it was exported with: export it with the sizes wanted, or leave the option out"
     )
-    return ModelError(error.what, where=error.where, allowed=error.allowed,
-                      hint="\n  ".join(filter(None, (hint, error.hint))))  # fmt: skip
+    return ModelError(error.what, where=error.where, allowed=error.allowed, hint="\n  ".join(filter(None, (hint, error.hint))))
 
 
 def _import(
@@ -239,8 +238,7 @@ def _collect(
         )
         of_node.setdefault(id(made.node), []).append(index)
     nodes = tuple(
-        OnnxNode(r.name, r.op, tuple(of_node.get(id(r), ())), tuple(r.constant_layers), r.unknown, r.nested)
-        for r in ctx.nodes
+        OnnxNode(r.name, r.op, tuple(of_node.get(id(r), ())), tuple(r.constant_layers), r.unknown, r.nested) for r in ctx.nodes
     )
     return LayerGraph(
         name=source.name,

@@ -44,9 +44,7 @@ def imports(op: str, trt: Version) -> Optional[bool]:
 
 def releases_that_import(op: str) -> str:
     """A hint: from which release on, or up to which one, the parser imports an operator; "" where neither is known."""
-    since, until = (
-        {name: ".".join(map(str, release)) for name, release in column.items()} for column in operator_table()
-    )
+    since, until = ({name: ".".join(map(str, release)) for name, release in column.items()} for column in operator_table())
     if op in until:
         return f"TensorRT before {until[op]} imports {op}"
     return f"TensorRT {since[op]} is the first that imports {op}" if op in since else ""

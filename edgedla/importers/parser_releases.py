@@ -65,15 +65,11 @@ class Parser:
     #: where 10 differs from 8 together. No release 9 runs on a Jetson.
     v10: bool = field(metadata=_on(("9.0", ""), source="changelog 9.0, 9.1; observed 10.0"))
     #: A tensor of more than 2^31 - 1 elements is refused.
-    volume_limit: bool = field(
-        metadata=_on(("", "10.1"), source="TensorRT issues 1948 (8.0), 3324 (8.6.1), 3815 (10.0.1)")
-    )
+    volume_limit: bool = field(metadata=_on(("", "10.1"), source="TensorRT issues 1948 (8.0), 3324 (8.6.1), 3815 (10.0.1)"))
     #: UINT8 as a network input or output.
     uint8_io: bool = field(metadata=_on(("8.5", ""), source="changelog 8.5; observed"))
     #: The library behind the parser was asked which layers it takes: types and ranks (network/layer_checks.py).
-    checks_layers: bool = field(
-        metadata=_on(("8.5", "9.0"), source="the libraries of 8.5.2, 8.5.3 and 8.6.0 themselves")
-    )
+    checks_layers: bool = field(metadata=_on(("8.5", "9.0"), source="the libraries of 8.5.2, 8.5.3 and 8.6.0 themselves"))
     #: Cast is a CAST layer; before that an IDENTITY layer with an output type.
     cast_layer: bool = field(metadata=_on(("8.6", ""), source="changelog 8.6 EA; observed"))
     #: BatchNormalization with HALF parameters is one SCALE, as with FLOAT ones.
@@ -178,9 +174,7 @@ def stands_in_for(trt: Sequence[int]) -> str:
 def basis(trt: Sequence[int]) -> str:
     """Which parser is used, in words: "parser of TensorRT 10.3", or the one that is used in its place."""
     unobserved = stands_in_for(trt)
-    return f"parser of TensorRT {lowering_name(trt)}" + (
-        f", standing in for {unobserved} (not observed)" if unobserved else ""
-    )
+    return f"parser of TensorRT {lowering_name(trt)}" + (f", standing in for {unobserved} (not observed)" if unobserved else "")
 
 
 def newest_opset(trt: Sequence[int]) -> Tuple[int, str]:

@@ -48,9 +48,7 @@ def import_inputs(
             ctx.set(value.name, None)
             continue
         if not value.type.HasField("tensor_type"):
-            raise Refused(
-                f"Failed to convert ONNX date type to TensorRT data type. (input {value.name!r} is not a tensor)"
-            )
+            raise Refused(f"Failed to convert ONNX date type to TensorRT data type. (input {value.name!r} is not a tensor)")
         tensor_type = value.type.tensor_type
         dtype = trt_type(ctx, tensor_type.elem_type)
         if dtype is None:
@@ -143,9 +141,7 @@ def contradicted_outputs(graph: Any, outputs: Sequence[NetTensor]) -> List[str]:
         if not value.type.tensor_type.HasField("shape") or tensor.dims is None:
             continue
         declared = [d.dim_value if d.dim_value > 0 else -1 for d in value.type.tensor_type.shape.dim]
-        fits = len(declared) == len(tensor.dims) and all(
-            a == b or a < 0 or b < 0 for a, b in zip(declared, tensor.dims)
-        )
+        fits = len(declared) == len(tensor.dims) and all(a == b or a < 0 or b < 0 for a, b in zip(declared, tensor.dims))
         if not fits:
             notes.append(
                 f"TensorRT makes the output {value.name!r} {dims_text(tensor.dims)}, as its nodes say, and not {dims_text(declared)}, as "

@@ -9,11 +9,30 @@ from edgedla.importers.refuse import CannotTell
 
 #: ONNX TensorProto.DataType numbers by name (onnx.proto).
 ONNX_TYPES: Dict[str, int] = {
-    "FLOAT": 1, "UINT8": 2, "INT8": 3, "UINT16": 4, "INT16": 5, "INT32": 6, "INT64": 7, "STRING": 8, "BOOL": 9,
-    "FLOAT16": 10, "DOUBLE": 11, "UINT32": 12, "UINT64": 13, "COMPLEX64": 14, "COMPLEX128": 15, "BFLOAT16": 16,
-    "FLOAT8E4M3FN": 17, "FLOAT8E4M3FNUZ": 18, "FLOAT8E5M2": 19, "FLOAT8E5M2FNUZ": 20, "UINT4": 21, "INT4": 22,
+    "FLOAT": 1,
+    "UINT8": 2,
+    "INT8": 3,
+    "UINT16": 4,
+    "INT16": 5,
+    "INT32": 6,
+    "INT64": 7,
+    "STRING": 8,
+    "BOOL": 9,
+    "FLOAT16": 10,
+    "DOUBLE": 11,
+    "UINT32": 12,
+    "UINT64": 13,
+    "COMPLEX64": 14,
+    "COMPLEX128": 15,
+    "BFLOAT16": 16,
+    "FLOAT8E4M3FN": 17,
+    "FLOAT8E4M3FNUZ": 18,
+    "FLOAT8E5M2": 19,
+    "FLOAT8E5M2FNUZ": 20,
+    "UINT4": 21,
+    "INT4": 22,
     "FLOAT4E2M1": 23,
-}  # fmt: skip
+}
 ONNX_TYPE_NAMES: Dict[int, str] = {number: name for name, number in ONNX_TYPES.items()}
 
 

@@ -70,9 +70,7 @@ class Walk:
         if ctx.function_attributes:
             self.function_nodes += 1
             if self.function_nodes > MAX_FUNCTION_NODES:
-                raise ModelTooLarge(
-                    f"more than {MAX_FUNCTION_NODES} nodes in calls of the model's functions", where=self.where
-                )
+                raise ModelTooLarge(f"more than {MAX_FUNCTION_NODES} nodes in calls of the model's functions", where=self.where)
         node = Node(proto, ctx.function_attributes[-1] if ctx.function_attributes else None)
         record = NodeRecord(node.name, node.op, ctx.depth > 0, proto)
         ctx.nodes.append(record)

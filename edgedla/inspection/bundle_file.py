@@ -104,8 +104,9 @@ def _verify(opened: Open, name: str, digest: str, path: Path) -> None:
     if sha256.hexdigest() != digest:
         raise DocumentError(
             f"{name} is not the file that was bundled" + ("; it is empty" if not size else ""),
-            where=str(path), hint="copy or bundle it again",
-        )  # fmt: skip
+            where=str(path),
+            hint="copy or bundle it again",
+        )
 
 
 @contextlib.contextmanager

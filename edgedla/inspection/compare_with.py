@@ -100,9 +100,7 @@ def _predicted(
     elif file.kind == "check":
         document = file.document
     else:
-        raise UsageError(
-            f"a {file.kind} is not a prediction", where="--against", allowed="an ONNX model, a check document"
-        )
+        raise UsageError(f"a {file.kind} is not a prediction", where="--against", allowed="an ONNX model, a check document")
     regions = document.get("regions", ())
     kept = tuple(str(r["name"]) for r in regions if isinstance(r, Mapping) and r.get("kept") and "name" in r)
     platform = document.get("platform")
@@ -127,9 +125,7 @@ def _release_of(log: BuildLog, target: str, notes: List[str]) -> Optional[str]:
     try:
         platform = platform_for(target, trt=logged)
     except UsageError:
-        notes.append(
-            f"TensorRT {log.version} of the log is not in the table of releases; predicted for the module's default"
-        )
+        notes.append(f"TensorRT {log.version} of the log is not in the table of releases; predicted for the module's default")
         return None
     if platform.release.note:
         notes.append(f"{platform.release.note} in the prediction")
@@ -141,11 +137,7 @@ def _mismatches(log: BuildLog, platform: Platform, precision: str) -> List[str]:
     mismatches = []
     named = [chip for chip in ("xavier", "orin", "thor") if chip in log.device.lower()]
     if named and platform.chip not in named:
-        mismatches.append(
-            f"the log is of {log.device}, the prediction of {platform.module.id}: --target says for which"
-        )
+        mismatches.append(f"the log is of {log.device}, the prediction of {platform.module.id}: --target says for which")
     if log.precision and ("INT8" in log.precision) != (precision == "int8"):
-        mismatches.append(
-            f"the log's build has precision {log.precision}, the prediction {precision}: --precision says which"
-        )
+        mismatches.append(f"the log's build has precision {log.precision}, the prediction {precision}: --precision says which")
     return mismatches

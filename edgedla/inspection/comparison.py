@@ -122,20 +122,17 @@ def predicted_of_check(document: Mapping[str, Any]) -> Tuple[Predicted, ...]:
             raise DocumentError(f"not a check document: {document['document']!r}", allowed="edgedla.check")
         return tuple(
             Predicted(
-                str(entry["name"]), str(entry["type"]), str(entry["placed"]), str(entry["support"]),
-                str(entry.get("reason", "")),
+                str(entry["name"]), str(entry["type"]), str(entry["placed"]), str(entry["support"]), str(entry.get("reason", ""))
             )
             for entry in document["layers"]
-        )  # fmt: skip
+        )
     except (KeyError, TypeError) as e:
         raise DocumentError(f"not a check document: {e!r}") from e
 
 
 def predicted_of_mapping(devices: Mapping[str, str]) -> Tuple[Predicted, ...]:
     """From layer name -> GPU, DLA0 or DLA1, as in plans and artifacts."""
-    return tuple(
-        Predicted(name, "", DLA if str(device).upper().startswith("DLA") else GPU) for name, device in devices.items()
-    )
+    return tuple(Predicted(name, "", DLA if str(device).upper().startswith("DLA") else GPU) for name, device in devices.items())
 
 
 def compare(
@@ -162,9 +159,7 @@ def compare(
         elif device == layer.placed or (layer.placed == "folded" and layer.name in real.inferred):
             agree += 1
         else:
-            differences.append(
-                LayerDifference(layer.name, layer.type, "placement", layer.placed, device, layer.reason, why)
-            )
+            differences.append(LayerDifference(layer.name, layer.type, "placement", layer.placed, device, layer.reason, why))
         if real.checked and layer.support:
             answer = GPU if layer.name in real.refused else DLA
             if layer.support not in (DLA, GPU):
@@ -174,10 +169,9 @@ def compare(
             else:
                 differences.append(
                     LayerDifference(
-                        layer.name, layer.type, "check", layer.support, answer, layer.reason,
-                        real.refused.get(layer.name, ""),
+                        layer.name, layer.type, "check", layer.support, answer, layer.reason, real.refused.get(layer.name, "")
                     )
-                )  # fmt: skip
+                )
     notes = list(real.notes)
     if predicted and not any(p.name in real.devices or p.name in real.refused for p in predicted):
         notes.append(f"the {real.source} names no layer of this model; it seems to come from another model")

@@ -53,9 +53,7 @@ def detect(path: Path) -> DetectedFile:
     if path.is_dir():
         if (artifact_folder(path) / MANIFEST).exists():
             return DetectedFile("artifact")
-        raise DocumentError(
-            "a folder without manifest.json is not an artifact", where=str(path), hint=folder_hint(path)
-        )
+        raise DocumentError("a folder without manifest.json is not an artifact", where=str(path), hint=folder_hint(path))
     if path.exists() and not path.is_file():
         # Opening a named pipe would block, and reading a device might never end.
         raise DocumentError("a pipe or device, not a file", where=str(path), hint="write it to a file first")
@@ -78,8 +76,9 @@ def detect(path: Path) -> DetectedFile:
     if plain[:1] == b"{" and not marked and _begins_with_a_row(plain):
         raise DocumentError(
             "JSON lines, as a sweep or a pipeline writes them: each line is a document of its own",
-            where=str(path), allowed="one JSON document of edgedla or TensorRT, or another kind of file",
-        )  # fmt: skip
+            where=str(path),
+            allowed="one JSON document of edgedla or TensorRT, or another kind of file",
+        )
     if marked or head[:2] in (b"\x1f\x8b", b"\xff\xfe", b"\xfe\xff") or b"\0" not in head[:4096]:
         if _is_log(path):
             return DetectedFile("build-log")
@@ -90,14 +89,13 @@ def detect(path: Path) -> DetectedFile:
             return DetectedFile("build-log")
         if plain[:1] in (b"{", b"["):
             raise DocumentError(
-                "it begins like JSON but is not valid JSON: cut off, or edited",
-                where=str(path),
-                hint="write the file again",
+                "it begins like JSON but is not valid JSON: cut off, or edited", where=str(path), hint="write the file again"
             )
         raise DocumentError(
             "a text without any line of TensorRT's builder",
-            where=str(path), hint="write the log with trtexec --verbose, and pass the file itself",
-        )  # fmt: skip
+            where=str(path),
+            hint="write the log with trtexec --verbose, and pass the file itself",
+        )
     return DetectedFile("loadable")
 
 
@@ -142,9 +140,10 @@ def _kind_of_json(document: Any, path: Path) -> str:
     if _is_profile(document):
         return "profile"
     raise DocumentError(
-        "JSON of an unknown kind", where=str(path),
+        "JSON of an unknown kind",
+        where=str(path),
         allowed="engine inspector output, a trtexec profile, an edgedla document or manifest",
-    )  # fmt: skip
+    )
 
 
 def _is_profile(document: Any) -> bool:
@@ -188,14 +187,5 @@ def _is_log(path: Path) -> bool:
 
 def kinds() -> Tuple[str, ...]:
     """All kinds, for help texts."""
-    others = (
-        "calibration-cache",
-        "onnx",
-        "loadable",
-        "engine-info",
-        "build-log",
-        "artifact",
-        "tensorrt-engine",
-        "profile",
-    )
+    others = ("calibration-cache", "onnx", "loadable", "engine-info", "build-log", "artifact", "tensorrt-engine", "profile")
     return tuple(sorted({*others, *(row.kind for row in DOCUMENTS.values())}))

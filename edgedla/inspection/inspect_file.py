@@ -41,7 +41,9 @@ _ENGINE_HINT = (
     "a TensorRT engine is not opened here: deserialising it runs code of whoever built it. On a device where you trust "
     "it, trtexec --loadEngine=FILE --exportLayerInfo=layers.json --skipInference writes what it holds; inspect that file"
 )
-BUNDLE_NOTE = "its own files are those that were bundled; artifacts are verified when they are loaded, and by `python3 BUNDLE --verify`"
+BUNDLE_NOTE = (
+    "its own files are those that were bundled; artifacts are verified when they are loaded, and by `python3 BUNDLE --verify`"
+)
 
 
 @dataclass(frozen=True)
@@ -189,16 +191,15 @@ def inspect(
     if against is not None:
         if real is None:
             raise UsageError(
-                f"a file of kind {detected.kind} has no placement to compare", where="--against",
+                f"a file of kind {detected.kind} has no placement to compare",
+                where="--against",
                 allowed="a build log, an engine's layers, an artifact",
-            )  # fmt: skip
+            )
         comparison = compare_against(real, Path(against), target, jetpack, trt, precision)
     if comparison is not None:
         notes += [n for n in comparison.notes if n not in notes]
     digest = sha256_of(path) if path.is_file() else ""
-    return Inspection(
-        str(path), detected.kind, _bytes(path, detected, real), digest, rows, content, comparison, tuple(notes)
-    )
+    return Inspection(str(path), detected.kind, _bytes(path, detected, real), digest, rows, content, comparison, tuple(notes))
 
 
 def _read_loadable(path: Path) -> LoadableFile:
@@ -207,10 +208,12 @@ def _read_loadable(path: Path) -> LoadableFile:
         return read_loadable(path)
     except DocumentError as e:
         raise DocumentError(
-            f"none of the files that edgedla reads; as a DLA loadable it is damaged: {e.what}", where=e.where or str(path),
+            f"none of the files that edgedla reads; as a DLA loadable it is damaged: {e.what}",
+            where=e.where or str(path),
             allowed="ONNX, a DLA loadable, an engine, its inspector JSON, a build log, an artifact, a calibration cache, a bundle, "
-            "a document of edgedla", hint=e.hint,
-        ) from e  # fmt: skip
+            "a document of edgedla",
+            hint=e.hint,
+        ) from e
 
 
 def _bytes(path: Path, detected: DetectedFile, real: Optional[Union[BuildLog, EngineInfo, Artifact]]) -> int:
@@ -230,9 +233,7 @@ def diff(first: Inspection, second: Inspection) -> Diff:
         UsageError: the files are of different kinds.
     """
     if first.kind != second.kind:
-        raise UsageError(
-            f"a {first.kind} and a {second.kind} cannot be compared row by row", allowed="files of one kind"
-        )
+        raise UsageError(f"a {first.kind} and a {second.kind} cannot be compared row by row", allowed="files of one kind")
     a = {(f.section, f.key): f.value for f in first.facts}
     b = {(f.section, f.key): f.value for f in second.facts}
     differences = []

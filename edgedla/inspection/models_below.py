@@ -116,9 +116,7 @@ def _nothing(folder: str, below: ModelsBelow, hidden: List[str]) -> ModelError:
     hints = [f"{entry.path} is {entry.what}" for entry in below.left_out[:NAMED]]
     if below.left_out:
         hints.append("give the model itself, or a folder that holds it; `edgedla inspect PATH` shows an artifact")
-        return ModelError(
-            f"a folder without any {ENDING} file except what edgedla wrote", where=folder, hint="\n  ".join(hints)
-        )
+        return ModelError(f"a folder without any {ENDING} file except what edgedla wrote", where=folder, hint="\n  ".join(hints))
     hint = f"folders whose names begin with a dot are not searched: {hidden[0]}" if hidden else None
     if os.path.isfile(os.path.join(folder, "config.json")):
         hint = "weights of Hugging Face have no graph: optimum-cli export onnx --model FOLDER OUT writes it"

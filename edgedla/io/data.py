@@ -52,9 +52,7 @@ def _folder(name: str, holds: Path, what: str) -> Path:
     for folder in (_PACKAGE.parent / name, _PACKAGE / f"_{name}"):
         if (folder / holds).is_file():
             return folder
-    raise RuleError(
-        f"{what} is missing from this installation", where=str(_PACKAGE / f"_{name}"), hint="Install edgedla again."
-    )
+    raise RuleError(f"{what} is missing from this installation", where=str(_PACKAGE / f"_{name}"), hint="Install edgedla again.")
 
 
 def kept(path: Path, data: bytes, skip: FrozenSet[str], make: Callable[[], Any]) -> Any:

@@ -154,9 +154,11 @@ def require(value: Any, name: str, where: Optional[str] = None) -> None:
     else:
         what = f"not edgedla's {DOCUMENTS[name].kind} document: {described(value)}"
     raise DocumentError(
-        what, where=where, allowed=f'"document": "{expected[0]}", "schema_version": {expected[1]}',
+        what,
+        where=where,
+        allowed=f'"document": "{expected[0]}", "schema_version": {expected[1]}',
         hint=f"`{DOCUMENTS[name].written_by}` writes one",
-    )  # fmt: skip
+    )
 
 
 @typed
@@ -176,8 +178,14 @@ def schema(name: str) -> Dict[str, Any]:
 
 #: The words of JSON Schema that schemas/ uses, and their types here.
 _TYPES: Mapping[str, Any] = {
-    "object": dict, "array": list, "string": str, "boolean": bool, "null": type(None), "integer": int, "number": (int, float),
-}  # fmt: skip
+    "object": dict,
+    "array": list,
+    "string": str,
+    "boolean": bool,
+    "null": type(None),
+    "integer": int,
+    "number": (int, float),
+}
 
 
 def conform(value: Any, name: str, where: str) -> None:
@@ -210,9 +218,7 @@ def _faults(value: Any, rule: Mapping[str, Any], root: Mapping[str, Any], at: st
             yield from _faults(item, rule["items"], root, f"{at}[{i}]")
 
 
-def _faults_of_fields(
-    value: Mapping[str, Any], rule: Mapping[str, Any], root: Mapping[str, Any], at: str
-) -> Iterator[str]:
+def _faults_of_fields(value: Mapping[str, Any], rule: Mapping[str, Any], root: Mapping[str, Any], at: str) -> Iterator[str]:
     required: Sequence[str] = rule.get("required", ())
     yield from (f"{at} has no {key!r}" for key in required if key not in value)
     known, others = rule.get("properties", {}), rule.get("additionalProperties", True)
@@ -232,6 +238,4 @@ def _is(value: Any, kind: str) -> bool:
 
 
 def _shown(value: Any) -> str:
-    return (
-        repr(value)[:60] if isinstance(value, (str, int, float, bool)) or value is None else f"a {type(value).__name__}"
-    )
+    return repr(value)[:60] if isinstance(value, (str, int, float, bool)) or value is None else f"a {type(value).__name__}"

@@ -138,9 +138,10 @@ def below(root: PathLike, name: str) -> Path:
         path = path / part
         if path.is_symlink():
             raise UsageError(
-                "there is a link where edgedla would make a folder", where=str(path),
+                "there is a link where edgedla would make a folder",
+                where=str(path),
                 hint="remove it, or give another output folder: in a folder of another user it may be a trap",
-            )  # fmt: skip
+            )
     return Path(root, name)
 
 

@@ -24,13 +24,7 @@ def sweep(folder: str) -> None:
     with contextlib.suppress(OSError):
         for name in os.listdir(folder):
             parts = name.split(".")
-            if (
-                len(parts) > 3
-                and not parts[0]
-                and parts[-1] == "part"
-                and len(parts[-2]) == 16
-                and not parts[-3].isdigit()
-            ):
+            if len(parts) > 3 and not parts[0] and parts[-1] == "part" and len(parts[-2]) == 16 and not parts[-3].isdigit():
                 _forget(os.path.join(folder, name))
 
 

@@ -217,9 +217,7 @@ class _Reader:
 
     def value(self, event: Any) -> Any:
         if isinstance(event, yaml.AliasEvent) or event.anchor is not None:
-            raise RuleError(
-                "anchors and aliases are not used here", where=self.where(event), hint="Write the value again."
-            )
+            raise RuleError("anchors and aliases are not used here", where=self.where(event), hint="Write the value again.")
         if event.tag is not None:
             raise RuleError(f"the tag {event.tag} is not used here", where=self.where(event))
         if isinstance(event, yaml.ScalarEvent):

@@ -71,10 +71,31 @@ def place(
         NoPlacement: no placement keeps the latency bound and the limits (exit code 1).
     """
     request = PlacementRequest(
-        target, jetpack, trt, precision, objective, devices, pins, limits, latency_bound_us, rates, power_mode, profile,
-        layer_info, sparsity, use_unknown, shapes, batch, time_limit_s, gap, clocks,
-        frames_per_second, in_flight, one_process, clocks_locked,
-    )  # fmt: skip
+        target,
+        jetpack,
+        trt,
+        precision,
+        objective,
+        devices,
+        pins,
+        limits,
+        latency_bound_us,
+        rates,
+        power_mode,
+        profile,
+        layer_info,
+        sparsity,
+        use_unknown,
+        shapes,
+        batch,
+        time_limit_s,
+        gap,
+        clocks,
+        frames_per_second,
+        in_flight,
+        one_process,
+        clocks_locked,
+    )
     return place_request(models, request)
 
 
@@ -109,9 +130,7 @@ def goal_of(request: PlacementRequest) -> Goal:
 class Prepared:
     """Models, read and costed once, for one or several searches."""
 
-    def __init__(
-        self, inputs: Tuple[Model, ...], costs: CostModel, platform: Platform, request: PlacementRequest
-    ) -> None:
+    def __init__(self, inputs: Tuple[Model, ...], costs: CostModel, platform: Platform, request: PlacementRequest) -> None:
         self.inputs, self.costs, self.platform, self.request = inputs, costs, platform, request
         #: By devices, and whether one frame is in flight.
         self.problems: Dict[Tuple[Tuple[str, ...], bool], Problem] = {}
@@ -143,9 +162,16 @@ class Prepared:
 
         problem = self.problem(goal)
         placement = assemble(
-            self.inputs, problem, goal, solution, baselines(problem), self.platform, self.costs,
-            self.request.use_unknown, self._pace(goal),
-        )  # fmt: skip
+            self.inputs,
+            problem,
+            goal,
+            solution,
+            baselines(problem),
+            self.platform,
+            self.costs,
+            self.request.use_unknown,
+            self._pace(goal),
+        )
         if goal.objective == "throughput" and len(problem.models) > 1 and solution.best is not None:
             note = _rates_note(problem, solution.best, self._pace(goal), self.costs)
             placement = replace(placement, notes=(note, *placement.notes))
@@ -169,17 +195,20 @@ def prepare(models: Union[ModelSource, Sequence[ModelSource]], request: Placemen
     allowed = devices_of(platform, request.objective, request.devices)
     asked = request.precision or platform.precision
     inputs = read_models(
-        several, platform, asked, request.pins, allowed, request.use_unknown, request.shapes, request.batch,
-        request.rates,
-    )  # fmt: skip
+        several, platform, asked, request.pins, allowed, request.use_unknown, request.shapes, request.batch, request.rates
+    )
     from edgedla.costs.trt_profile import with_measurements
     from edgedla.regions.float16_model import built_precision
 
     precision = built_precision((x.type for m in inputs for x in m.graph.layers), platform, asked)
     costs = CostModel.load(
-        platform, precision, request.power_mode, clocks=request.clocks, clocks_locked=request.clocks_locked,
+        platform,
+        precision,
+        request.power_mode,
+        clocks=request.clocks,
+        clocks_locked=request.clocks_locked,
         sparsity=request.sparsity,
-    )  # fmt: skip
+    )
 
     costs = with_measurements(costs, request.profile, [m.graph for m in inputs], request.layer_info)
     return Prepared(tuple(inputs), costs, platform, request)
@@ -269,11 +298,7 @@ def _solved(
             f"no placement that keeps the limits was found within {request.time_limit_s:g} s", hint="Allow more time."
         )
     loosen = "loosen a limit, or leave out a pin." if request.pins else "loosen a limit."
-    hint = (
-        loosen[0].upper() + loosen[1:]
-        if GPU in problem.devices
-        else f"Allow the GPU, {'' if request.pins else 'or '}{loosen}"
-    )
+    hint = loosen[0].upper() + loosen[1:] if GPU in problem.devices else f"Allow the GPU, {'' if request.pins else 'or '}{loosen}"
     raise NoPlacement(f"no placement keeps the limits: {_limits_text(problem, goal, request.pins)}", hint=hint)
 
 

@@ -33,11 +33,7 @@ def has_sizes(graph: LayerGraph) -> bool:
 
 
 def with_cost(
-    report: CheckReport,
-    graph: LayerGraph,
-    options: Optional[GivenCosts] = None,
-    every_change: bool = False,
-    both: bool = False,
+    report: CheckReport, graph: LayerGraph, options: Optional[GivenCosts] = None, every_change: bool = False, both: bool = False
 ) -> CheckReport:
     """The report with predicted costs; unchanged if a size is open.
 

@@ -45,12 +45,9 @@ def verify(
     for source, placed in zip(models, placement.models):
         graph = read_graph(source, platform, shapes, batch, placement.precision)
         names = [layer.name for layer in graph.layers]
-        if [x.name for x in placed.layers] != names or (
-            placed.sha256 and graph.sha256 and placed.sha256 != graph.sha256
-        ):
+        if [x.name for x in placed.layers] != names or (placed.sha256 and graph.sha256 and placed.sha256 != graph.sha256):
             raise DocumentError(
-                f"the placement of {placed.name} was made for another model than {graph.name}",
-                hint="Place the model again.",
+                f"the placement of {placed.name} was made for another model than {graph.name}", hint="Place the model again."
             )
         check_input_sizes(placed, graph)
         inputs.append(Model(graph, rules.check(graph, platform, placement.precision), {}, placed.rate))

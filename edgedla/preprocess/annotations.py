@@ -126,9 +126,7 @@ def _yolo(root: Path, classes: Tuple[str, ...]) -> Annotated:
         pictures = next((p for p in (folder / "images" / part for part in _PARTS) if p.is_dir()), folder / "images")
     files = tuple(sorted(p for p in pictures.rglob("*") if p.suffix.lower() in PICTURES)) if pictures.is_dir() else ()
     if not files:
-        raise DataError(
-            "no pictures", where=str(pictures), allowed="images/ and labels/, or data.yaml with val: FOLDER"
-        )
+        raise DataError("no pictures", where=str(pictures), allowed="images/ and labels/, or data.yaml with val: FOLDER")
     rows = [_yolo_rows(_beside(f, "images", "labels", ".txt")) for f in files]
     most = 1 + int(max((r[:, 0].max() for r in rows if len(r)), default=-1))
     if names and most > len(names):
@@ -161,9 +159,7 @@ def _yolo_rows(file: Path) -> np.ndarray:
         except ValueError:
             if not line.strip():
                 continue
-            raise DataError(
-                f"not numbers: {line[:60]!r}", where=f"{file}:{number}", allowed="class x y width height"
-            ) from None
+            raise DataError(f"not numbers: {line[:60]!r}", where=f"{file}:{number}", allowed="class x y width height") from None
         if len(values) < 4 or (len(values) > 4 and len(values) % 2) or cls != int(cls) or cls < 0:
             raise DataError(
                 f"{len(values)} numbers after class {cls:g}", where=f"{file}:{number}", allowed="class x y width height"
@@ -189,9 +185,7 @@ def _voc(root: Path, classes: Tuple[str, ...]) -> Annotated:
             rows = []
             for entry in tree.iter("object"):
                 if (entry.findtext("difficult") or "0").strip() != "1":
-                    corners = [
-                        float(entry.findtext(f"bndbox/{name}") or "nan") for name in ("xmin", "ymin", "xmax", "ymax")
-                    ]
+                    corners = [float(entry.findtext(f"bndbox/{name}") or "nan") for name in ("xmin", "ymin", "xmax", "ymax")]
                     # Pixels are counted from 1, and the last one belongs to the box.
                     rows.append((str(entry.findtext("name")), corners[0] - 1, corners[1] - 1, corners[2], corners[3]))
         except (ElementTree.ParseError, ValueError) as e:
@@ -202,10 +196,7 @@ def _voc(root: Path, classes: Tuple[str, ...]) -> Annotated:
     names = sorted({row[0] for rows in objects for row in rows})
     number = dict(zip(names, _numbers(names, classes, root)))
     return Annotated(
-        "Pascal VOC",
-        tuple(files),
-        tuple(_rows([(number[n], *box) for n, *box in rows]) for rows in objects),
-        tuple(names),
+        "Pascal VOC", tuple(files), tuple(_rows([(number[n], *box) for n, *box in rows]) for rows in objects), tuple(names)
     )
 
 
@@ -242,9 +233,7 @@ def read_mask(path: Path) -> np.ndarray:
     order = np.argsort(palette)
     place = order[np.searchsorted(palette, flat, sorter=order).clip(max=len(palette) - 1)]
     if (palette[place] != flat).any():
-        raise DataError(
-            "a colour that is not in Pascal VOC's palette", where=str(path), allowed="grey values that are classes"
-        )
+        raise DataError("a colour that is not in Pascal VOC's palette", where=str(path), allowed="grey values that are classes")
     return place.astype(np.uint8)
 
 
@@ -269,10 +258,7 @@ def _numbers(names: Sequence[str], classes: Sequence[str], where: Path) -> List[
     missing = [name for name in names if name not in classes]
     if missing:
         raise DataError(
-            f"no class is called {missing[0]!r}",
-            where=str(where),
-            allowed=", ".join(classes[:20]),
-            hint="--classes lists them",
+            f"no class is called {missing[0]!r}", where=str(where), allowed=", ".join(classes[:20]), hint="--classes lists them"
         )
     return [list(classes).index(name) for name in names]
 
@@ -280,9 +266,7 @@ def _numbers(names: Sequence[str], classes: Sequence[str], where: Path) -> List[
 def _picture(name: str, places: Sequence[Path], where: Path) -> Path:
     found = next((p / name for p in places if (p / name).is_file()), None)
     if found is None:
-        raise DataError(
-            f"the picture {name} is missing", where=str(where), allowed=", ".join(str(p) for p in places[:4])
-        )
+        raise DataError(f"the picture {name} is missing", where=str(where), allowed=", ".join(str(p) for p in places[:4]))
     return found
 
 

@@ -40,9 +40,11 @@ def labels_of(files: Sequence[Path], classes: Sequence[str], root: Path) -> List
     unknown = sorted({f.parent.name for f in files} - set(place))
     if unknown:
         raise DataError(
-            f"no class is called {unknown[0]!r}", where=str(root), allowed=_listed(classes),
+            f"no class is called {unknown[0]!r}",
+            where=str(root),
+            allowed=_listed(classes),
             hint="classes are those of --classes, or else the folders of --data",
-        )  # fmt: skip
+        )
     return [place[f.parent.name] for f in files]
 
 

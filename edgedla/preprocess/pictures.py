@@ -50,9 +50,7 @@ def open_samples(
         return _samples(_Video(root, _spec(inputs, settings), inputs[0], limit), root, settings)
     files = pictures_of(root)
     if not files:
-        return load_samples(
-            root, inputs, limit, f"a folder of pictures, a video, COCO's .json, YOLO's data.yaml, {ARRAYS}"
-        )
+        return load_samples(root, inputs, limit, f"a folder of pictures, a video, COCO's .json, YOLO's data.yaml, {ARRAYS}")
     spec = _spec(inputs, settings)
     names: Sequence[str] = class_names(root, files)
     if limit is not None and len(files) > limit:
@@ -66,11 +64,7 @@ def open_samples(
 
 
 def _annotated_samples(
-    found: Annotated,
-    root: Path,
-    inputs: Sequence[InputSpec],
-    settings: Optional[PreprocessSettings],
-    limit: Optional[int],
+    found: Annotated, root: Path, inputs: Sequence[InputSpec], settings: Optional[PreprocessSettings], limit: Optional[int]
 ) -> Samples:
     """Pictures with their boxes or masks, moved as the preprocessing moves the pixels; of many `limit`, evenly."""
     count = len(found.files)
@@ -93,9 +87,7 @@ def _label(truth: Union[np.ndarray, Path], shares: bool, geometry: Geometry) -> 
     if isinstance(truth, Path):
         mask = read_mask(truth)
         if mask.shape != geometry.src_hw:
-            raise DataError(
-                f"a mask of {list(mask.shape)} for a picture of {list(geometry.src_hw)} pixels", where=str(truth)
-            )
+            raise DataError(f"a mask of {list(mask.shape)} for a picture of {list(geometry.src_hw)} pixels", where=str(truth))
         x, y, w, h = geometry.src_xywh
         part = mask[y : y + h, x : x + w]
         rows, columns = (((np.arange(n) + 0.5) * of / n).astype(int) for n, of in zip(geometry.size_hw, part.shape))
@@ -150,12 +142,7 @@ def _samples(
 def _spec(inputs: Sequence[InputSpec], settings: Optional[PreprocessSettings]) -> Preprocess:
     shape = tuple(inputs[0].shape)
     grey = inputs[0].dtype is np.uint8
-    if (
-        len(inputs) != 1
-        or len(shape) != 4
-        or shape[:2] != (1, 3)
-        or not (grey or np.issubdtype(inputs[0].dtype, np.floating))
-    ):
+    if len(inputs) != 1 or len(shape) != 4 or shape[:2] != (1, 3) or not (grey or np.issubdtype(inputs[0].dtype, np.floating)):
         listed = ", ".join(f"{i.name} {list(i.shape)}" for i in inputs)
         raise UsageError(
             f"pictures need one input of 1 x 3 x H x W, float or UINT8, the network has {listed}",
@@ -163,9 +150,15 @@ def _spec(inputs: Sequence[InputSpec], settings: Optional[PreprocessSettings]) -
         )
     p = settings or PreprocessSettings()
     return Preprocess(
-        frame_hw=(shape[2], shape[3]), input_chw=(3, shape[2], shape[3]), colour=p.colour, fit=p.fit, pad=p.pad,
-        mean=p.mean, std=p.std, dtype="UINT8" if grey else "FLOAT",
-    )  # fmt: skip
+        frame_hw=(shape[2], shape[3]),
+        input_chw=(3, shape[2], shape[3]),
+        colour=p.colour,
+        fit=p.fit,
+        pad=p.pad,
+        mean=p.mean,
+        std=p.std,
+        dtype="UINT8" if grey else "FLOAT",
+    )
 
 
 def _cv2() -> Any:
@@ -234,9 +227,7 @@ class _Video(Feeds):
         capture.release()
         if not frames:
             raise DataError(
-                "no frame can be read",
-                where=str(path),
-                hint="write the video as H.264, or give a folder of its pictures",
+                "no frame can be read", where=str(path), hint="write the video as H.264, or give a folder of its pictures"
             )
         self._frames = frames
 

@@ -66,9 +66,7 @@ class Preprocess:
         if self.dtype == "INT8" and not self.scale:
             raise UsageError("an INT8 input needs its scale", hint="the artifact's binding states it")
         if self.pixels in NV12 and (self.frame_hw[0] % 2 or self.frame_hw[1] % 2):
-            raise UsageError(
-                f"an NV12 frame of {self.frame_hw[1]}x{self.frame_hw[0]} pixels", allowed="even width and height"
-            )
+            raise UsageError(f"an NV12 frame of {self.frame_hw[1]}x{self.frame_hw[0]} pixels", allowed="even width and height")
         if any(s == 0 for s in self.std):
             raise UsageError("std holds a zero", allowed="non-zero numbers")
 
@@ -90,8 +88,7 @@ class Preprocess:
         """Raises UsageError where the frame has another shape or type."""
         if frame.shape != self.frame_shape or frame.dtype != np.uint8:
             raise UsageError(
-                f"the frame is {frame.dtype} {list(frame.shape)}",
-                allowed=f"uint8 {list(self.frame_shape)} ({self.pixels})",
+                f"the frame is {frame.dtype} {list(frame.shape)}", allowed=f"uint8 {list(self.frame_shape)} ({self.pixels})"
             )
 
     def table(self) -> np.ndarray:

@@ -67,9 +67,7 @@ def settings_of(values: Mapping[str, Any], where: str) -> PreprocessSettings:
         raise DocumentError(f"not a preprocessing: {e}", where=where) from e
 
 
-def with_embedded(
-    settings: Optional[PreprocessSettings], inside: Optional[EmbeddedPreprocess]
-) -> Optional[PreprocessSettings]:
+def with_embedded(settings: Optional[PreprocessSettings], inside: Optional[EmbeddedPreprocess]) -> Optional[PreprocessSettings]:
     """How pictures become inputs of a model that holds part of its preprocessing: mean, std and colour are what it takes.
 
     Args:

@@ -10,16 +10,12 @@ import numpy as np
 #: The first is BT.601 of video range as OpenCV has it (color_yuv.simd.hpp). HD streams are BT.709; JPEG and some cameras have full range.
 NV12: Dict[str, Tuple[int, ...]] = {"nv12": (16, 1220542, 2116026, -409993, -852492, 1673527)}
 for _name, _kr, _kb, _full in (
-    ("nv12-full", 0.299, 0.114, True), ("nv12-709", 0.2126, 0.0722, False), ("nv12-709-full", 0.2126, 0.0722, True)
-):  # fmt: skip
+    ("nv12-full", 0.299, 0.114, True),
+    ("nv12-709", 0.2126, 0.0722, False),
+    ("nv12-709-full", 0.2126, 0.0722, True),
+):
     _luma, _chroma, _kg = (1.0 if _full else 255 / 219), 2 * (1.0 if _full else 255 / 224), 1 - _kr - _kb
-    _parts = (
-        _luma,
-        _chroma * (1 - _kb),
-        _chroma * _kb * (_kb - 1) / _kg,
-        _chroma * _kr * (_kr - 1) / _kg,
-        _chroma * (1 - _kr),
-    )
+    _parts = (_luma, _chroma * (1 - _kb), _chroma * _kb * (_kb - 1) / _kg, _chroma * _kr * (_kr - 1) / _kg, _chroma * (1 - _kr))
     NV12[_name] = (0 if _full else 16, *(round(part * (1 << 20)) for part in _parts))
 
 

@@ -24,14 +24,10 @@ from edgedla.io.files import remove_folder
 
 #: Commands that read or run what somebody else may have made, and end by themselves. `run` and `bench` are left to the
 #: service that started them: it watches their own process.
-GUARDED = frozenset(
-    "check place fix layers build quantize evaluate convert deploy bundle export inspect sweep board".split()
-)
+GUARDED = frozenset("check place fix layers build quantize evaluate convert deploy bundle export inspect sweep board".split())
 POLL_S = 0.02
 #: By name: not every system has them all.
-FORWARDED = {
-    getattr(signal, f"SIG{n}") for n in ("INT", "TERM", "HUP", "QUIT", "USR1", "USR2") if hasattr(signal, f"SIG{n}")
-}
+FORWARDED = {getattr(signal, f"SIG{n}") for n in ("INT", "TERM", "HUP", "QUIT", "USR1", "USR2") if hasattr(signal, f"SIG{n}")}
 CRASHES = {getattr(signal, f"SIG{n}") for n in ("SEGV", "BUS", "ABRT", "FPE", "ILL") if hasattr(signal, f"SIG{n}")}
 _PR_SET_PDEATHSIG = 1
 MIB = 1 << 20

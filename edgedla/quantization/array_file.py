@@ -85,8 +85,7 @@ def _archive(file: Path) -> Dict[str, Any]:
                 continue
             if start + prod(shape) * dtype.itemsize != entry.file_size:
                 raise DataError(
-                    f"array {name!r} says {list(shape)} of {dtype}, and has {entry.file_size - start} bytes",
-                    where=str(file),
+                    f"array {name!r} says {list(shape)} of {dtype}, and has {entry.file_size - start} bytes", where=str(file)
                 )
             if entry.compress_type == zipfile.ZIP_STORED and 0 not in shape:
                 # np.savez stores arrays uncompressed. The local header has its own lengths of name and extra field.

@@ -90,8 +90,9 @@ def read_cache(path: Union[str, Path]) -> CalibrationCache:
     except OSError as e:
         raise DocumentError(f"the calibration cache cannot be read: {e.strerror}", where=str(path)) from e
     except UnicodeDecodeError as e:
-        raise DocumentError("not a calibration cache: it is not text", where=str(path),
-                            hint="`edgedla quantize` writes one, as calib.cache") from e  # fmt: skip
+        raise DocumentError(
+            "not a calibration cache: it is not text", where=str(path), hint="`edgedla quantize` writes one, as calib.cache"
+        ) from e
     return parse_cache(text, str(path))
 
 
@@ -102,9 +103,7 @@ def parse_cache(text: str, where: str = "calibration cache") -> CalibrationCache
     if header is None:
         first_line = lines[0][:60] if lines else ""
         raise DocumentError(
-            f"not a calibration cache: it begins with {first_line!r}",
-            where=where,
-            allowed="TRT-<version>-EntropyCalibration2",
+            f"not a calibration cache: it begins with {first_line!r}", where=where, allowed="TRT-<version>-EntropyCalibration2"
         )
     if header.group(2) not in ALGORITHMS:
         raise DocumentError(f"made by {header.group(2)}", where=where, allowed=", ".join(ALGORITHMS))

@@ -109,9 +109,7 @@ def _probed(model: Any, names: Sequence[str], steps: Mapping[str, int], prefix: 
         graph.initializer.append(numpy_helper.from_array(np.asarray(value, np.int64), name))
         return name
 
-    flat, zero, end = (
-        constant("flat", [-1]), constant("zero", [0]), constant("end", [np.iinfo(np.int64).max]),
-    )  # fmt: skip
+    flat, zero, end = (constant("flat", [-1]), constant("zero", [0]), constant("end", [np.iinfo(np.int64).max]))
     step_names = {k: constant(f"step{k}", [k]) for k in sorted({steps[n] for n in names if steps[n] > 1})}
     # Needs opset 10. The maximum over all axes avoids the newer form with axes as an input.
     for name in names:

@@ -72,13 +72,13 @@ def require(memory: SessionMemory, fed_bytes: int = 0) -> None:
             guard.allow(held + SMALL_FILE_LIMIT)
         return
     if refused:
-        allowed = (
-            f"{SMALL_FILE_LIMIT // MIB} MiB for a model file below {SMALL_FILE_BYTES // MIB} MiB, unless asked for"
-        )
+        allowed = f"{SMALL_FILE_LIMIT // MIB} MiB for a model file below {SMALL_FILE_BYTES // MIB} MiB, unless asked for"
     elif limit is None:
         allowed = f"{(free_bytes or 0) // MIB} MiB, which is what is free"
     else:
-        allowed = f"{max(0, free_bytes or 0) // MIB} MiB: {limit // MIB} MiB by --max-memory, less {held // MIB} MiB in use already"
+        allowed = (
+            f"{max(0, free_bytes or 0) // MIB} MiB: {limit // MIB} MiB by --max-memory, less {held // MIB} MiB in use already"
+        )
     raise EnvironmentMissing(f"ONNX Runtime would take {memory}", allowed=allowed, hint=_HINT)
 
 

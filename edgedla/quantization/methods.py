@@ -114,11 +114,7 @@ def divergences(counts: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
     with np.errstate(divide="ignore", invalid="ignore"):
         log_q = np.where(level_bins > 0, np.log(level_mass / np.maximum(level_bins, 1)), 0.0)
         last, above = counts[bins_kept - 1], total - mass[bins_kept]
-        p_log_p = (
-            plogp[bins_kept]
-            - logs[bins_kept - 1]
-            + np.where(last + above > 0, (last + above) * np.log(last + above), 0.0)
-        )
+        p_log_p = plogp[bins_kept] - logs[bins_kept - 1] + np.where(last + above > 0, (last + above) * np.log(last + above), 0.0)
         p_log_q = (level_mass * log_q).sum(axis=1) + above * log_q[:, -1]
         divergence = (p_log_p - p_log_q) / total - np.log(total) + np.log(mass[bins_kept])
     impossible = ((last == 0) & (above > 0)) | (mass[bins_kept] == 0)
@@ -135,8 +131,12 @@ def auto(histogram: Histogram) -> float:
 
 #: Keys are vocabulary.CALIBRATION_METHODS, in the same order.
 METHODS: Mapping[str, Callable[[Histogram], float]] = {
-    "auto": auto, "minmax": minmax, "entropy": entropy, "percentile": percentile, "mse": mse,
-}  # fmt: skip
+    "auto": auto,
+    "minmax": minmax,
+    "entropy": entropy,
+    "percentile": percentile,
+    "mse": mse,
+}
 
 
 def method_of(text: str) -> Callable[[Histogram], float]:

@@ -58,7 +58,7 @@ def _feature(table: Table) -> Feature:
         raise table.error(f"unknown status {table.text('status')!r}", "status", allowed=", ".join(STATUSES))
     return Feature(
         table.text("id"), table.text("name"), table.text("default"), variants, table.text("status"), table.texts("sources")
-    )  # fmt: skip
+    )
 
 
 def departures(chosen: Mapping[str, str]) -> Dict[str, str]:
@@ -72,14 +72,17 @@ def departures(chosen: Mapping[str, str]) -> Dict[str, str]:
         if name not in all_features:
             raise UsageError(
                 f"{name!r} is not a feature of the simulation",
-                where="numerics", allowed=", ".join(all_features), hint=did_you_mean(name, all_features),
-            )  # fmt: skip
+                where="numerics",
+                allowed=", ".join(all_features),
+                hint=did_you_mean(name, all_features),
+            )
         if variant not in all_features[name].variants:
             raise UsageError(
                 f"{variant!r} is not a variant of {name}",
-                where="numerics", allowed=", ".join(all_features[name].variants),
+                where="numerics",
+                allowed=", ".join(all_features[name].variants),
                 hint=did_you_mean(variant, all_features[name].variants),
-            )  # fmt: skip
+            )
     return {name: chosen[name] for name in sorted(chosen) if chosen[name] != all_features[name].default}
 
 
@@ -93,9 +96,7 @@ def parse_numerics(text: str) -> Dict[str, str]:
     for part in filter(None, (p.strip() for p in text.split(","))):
         name, equals, variant = part.partition("=")
         if not equals:
-            raise UsageError(
-                f"{part!r} is not a choice", where="--numerics", allowed="NAME=VARIANT, separated by commas"
-            )
+            raise UsageError(f"{part!r} is not a choice", where="--numerics", allowed="NAME=VARIANT, separated by commas")
         chosen[name.strip().lower()] = variant.strip().lower()
     return departures(chosen)
 

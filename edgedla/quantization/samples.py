@@ -27,10 +27,17 @@ _LIMIT = "edgedla.quantization.memory_limit"
 ARRAYS = "a .npz or .npy, or a folder of them"
 #: Type of an input as ONNX Runtime prints it -> NumPy type.
 NUMPY_OF_ORT: Mapping[str, type] = {
-    "tensor(float)": np.float32, "tensor(float16)": np.float16, "tensor(double)": np.float64,
-    "tensor(int8)": np.int8, "tensor(uint8)": np.uint8, "tensor(int16)": np.int16, "tensor(uint16)": np.uint16,
-    "tensor(int32)": np.int32, "tensor(int64)": np.int64, "tensor(bool)": np.bool_,
-}  # fmt: skip
+    "tensor(float)": np.float32,
+    "tensor(float16)": np.float16,
+    "tensor(double)": np.float64,
+    "tensor(int8)": np.int8,
+    "tensor(uint8)": np.uint8,
+    "tensor(int16)": np.int16,
+    "tensor(uint16)": np.uint16,
+    "tensor(int32)": np.int32,
+    "tensor(int64)": np.int64,
+    "tensor(bool)": np.bool_,
+}
 
 
 Feed = Dict[str, np.ndarray]
@@ -204,9 +211,10 @@ class _Arrays(Feeds):
             values: np.ndarray = np.array(self._parts[spec.name][index]).astype(spec.dtype)
             if np.issubdtype(spec.dtype, np.floating) and not np.isfinite(values).all():
                 raise DataError(
-                    f"sample {index} of input {spec.name!r} holds NaN or infinity", where=self._where,
+                    f"sample {index} of input {spec.name!r} holds NaN or infinity",
+                    where=self._where,
                     hint="leave the sample out: no range follows from it",
-                )  # fmt: skip
+                )
             feed[spec.name] = values
         return feed
 
@@ -277,9 +285,7 @@ def load_samples(
     feeds = Joined(parts, limit)
     if labels and len(labels) < len(feeds):
         raise DataError("some files have labels and some have none", where=str(root), allowed="one per sample")
-    return Samples(
-        feeds, False, f"{len(feeds)} samples of {root.name}", labels[: len(feeds)] or None, identity_of(files)
-    )
+    return Samples(feeds, False, f"{len(feeds)} samples of {root.name}", labels[: len(feeds)] or None, identity_of(files))
 
 
 def _labels(given: Any, count: int, inputs: Sequence[InputSpec], where: str) -> List[Any]:
@@ -290,9 +296,10 @@ def _labels(given: Any, count: int, inputs: Sequence[InputSpec], where: str) -> 
     """
     if given.dtype.hasobject:
         raise DataError(
-            "labels hold Python objects, which are never read", where=where,
+            "labels hold Python objects, which are never read",
+            where=where,
             allowed="numbers; for boxes (samples, objects, 5): class, x1, y1, x2, y2 in pixels of the input; rows of class -1 pad",
-        )  # fmt: skip
+        )
     every = list(given) if given.ndim else [given]
     batch = inputs[0].shape[0] if inputs[0].shape else 1
     if batch > 1 and len(every) == count * batch:

@@ -186,9 +186,7 @@ def in_words(error: Exception) -> str:
     """ONNX Runtime's message and the node's name, without its error codes and source lines."""
     text = _AT_NODE.sub(lambda m: f"at {m[2] or 'a node'} [{m[1]}]: ", _NO_WORDS.sub("", " ".join(str(error).split())))
     text = re.sub(
-        r"ONNX Runtime only \*guarantees\* .*?Opset (\d+) is under development.*",
-        r"it knows operator set \1 in part",
-        text,
+        r"ONNX Runtime only \*guarantees\* .*?Opset (\d+) is under development.*", r"it knows operator set \1 in part", text
     )
     # The exceptions of std::stod and similar functions hold only the function's name.
     text = re.sub("(^|: )(sto[a-z]{1,3})$", r"\1a text stands where a number is read (\2)", text)
@@ -260,9 +258,7 @@ def _memory_of(light: bytes, size: int) -> SessionMemory:
     model = onnx.ModelProto.FromString(light)
     loop = endless_loop(model.graph)
     if loop is not None:
-        raise ModelError(
-            f"the loop {loop!r} never ends", hint="its condition is always true, and nothing limits its rounds"
-        )
+        raise ModelError(f"the loop {loop!r} never ends", hint="its condition is always true, and nothing limits its rounds")
     empty = {t.name for t in model.graph.initializer if 0 in t.dims[2:]}
     conv = next((n for n in model.graph.node if n.op_type.startswith("Conv") and empty & set(n.input[1:2])), None)
     if conv is not None:
@@ -277,9 +273,7 @@ def input_specs(session: OnnxSession, shapes: Mapping[str, Sequence[int]]) -> Li
     Raises:
         UsageError: a dynamic input without a given shape, or an input type without a NumPy equivalent.
     """
-    return [
-        _input_spec(entry.name, entry.type, shapes.get(entry.name) or entry.shape) for entry in session.get_inputs()
-    ]
+    return [_input_spec(entry.name, entry.type, shapes.get(entry.name) or entry.shape) for entry in session.get_inputs()]
 
 
 def model_input_specs(model: ModelProto) -> List[InputSpec]:
@@ -312,9 +306,7 @@ def _input_spec(name: str, kind: str, dims: Sequence[Any]) -> InputSpec:
         sizes = "x".join(str(d) if isinstance(d, int) and d >= 0 else "?" for d in dims)
         if "?" not in sizes:
             raise UsageError(f"input {name!r} is empty: {sizes}", allowed="sizes of 1 or more: --shapes")
-        raise UsageError(
-            f"input {name!r} leaves sizes open: {sizes}", hint=f"--shapes {name}:{sizes}, with a number for each ?"
-        )
+        raise UsageError(f"input {name!r} leaves sizes open: {sizes}", hint=f"--shapes {name}:{sizes}, with a number for each ?")
     if kind not in NUMPY_OF_ORT:
         raise UsageError(f"input {name!r} has type {kind}", allowed=", ".join(sorted(NUMPY_OF_ORT)))
     return InputSpec(name, tuple(dims), NUMPY_OF_ORT[kind])

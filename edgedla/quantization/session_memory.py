@@ -29,17 +29,35 @@ REORDERED_COPIES, PACKED_COPIES = 2, 1
 ARENA = 2
 #: onnx.TensorProto.DataType -> bits per element; other types count as 64.
 BITS: Mapping[int, int] = {
-    1: 32, 2: 8, 3: 8, 4: 16, 5: 16, 6: 32, 7: 64, 9: 8, 10: 16, 11: 64, 12: 32, 13: 64, 14: 64, 15: 128, 16: 16,
-    17: 8, 18: 8, 19: 8, 20: 8, 21: 4, 22: 4, 23: 4,
-}  # fmt: skip
+    1: 32,
+    2: 8,
+    3: 8,
+    4: 16,
+    5: 16,
+    6: 32,
+    7: 64,
+    9: 8,
+    10: 16,
+    11: 64,
+    12: 32,
+    13: 64,
+    14: 64,
+    15: 128,
+    16: 16,
+    17: 8,
+    18: 8,
+    19: 8,
+    20: 8,
+    21: 4,
+    22: 4,
+    23: 4,
+}
 FLOAT = 1
 #: Most nodes of a model whose own functions are written out to be counted.
 MOST_INLINED = 20_000
 CONVOLUTIONS = ("Conv", "ConvTranspose")
 #: Operators whose outputs differ from run to run.
-RANDOM = frozenset(
-    {"RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Multinomial", "Bernoulli"}
-)
+RANDOM = frozenset({"RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Multinomial", "Bernoulli"})
 MIB = 1 << 20
 
 
@@ -196,11 +214,7 @@ class _Walk:
             return body
         model = onnx.ModelProto(ir_version=onnx.IR_VERSION, opset_import=self.opsets, graph=body)
         own = {v.name for v in (*body.input, *body.initializer)}
-        read = (
-            {name for node in body.node for name in read_names(node)}
-            - own
-            - {o for node in body.node for o in node.output}
-        )
+        read = {name for node in body.node for name in read_names(node)} - own - {o for node in body.node for o in node.output}
         model.graph.initializer.extend(t for name, t in self.stored.items() if name in read)
         model.graph.input.extend(v for name, v in self.values.items() if name in read and name not in self.stored)
         inferred = inferred_by_values(model)

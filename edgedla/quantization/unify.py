@@ -138,10 +138,7 @@ def _fill_inputs(
 
 
 def _equalise(
-    graph: LayerGraph,
-    ranges: Mapping[str, float],
-    platform: Optional[Platform],
-    on_dla: Optional[Callable[[int], bool]],
+    graph: LayerGraph, ranges: Mapping[str, float], platform: Optional[Platform], on_dla: Optional[Callable[[int], bool]]
 ) -> List[ScaleChange]:
     changes = []
     for group in equal_groups(graph, ranges, platform, on_dla):
@@ -163,10 +160,7 @@ def copies(graph: LayerGraph) -> Dict[str, str]:
 
 
 def equal_groups(
-    graph: LayerGraph,
-    ranges: Container[str],
-    platform: Optional[Platform] = None,
-    on_dla: Optional[Callable[[int], bool]] = None,
+    graph: LayerGraph, ranges: Container[str], platform: Optional[Platform] = None, on_dla: Optional[Callable[[int], bool]] = None
 ) -> List[Dict[str, Tuple[str, str]]]:
     """Tensors that share one scale. Uses union-find, because rules of two layers may name the same tensor.
 

@@ -32,9 +32,13 @@ class Refusal:
 
     def to_dict(self) -> Dict[str, Any]:
         return {
-            "layer": self.layer, "stage": self.stage, "type": self.type, "reason": self.reason,
-            "notes": list(self.notes), "line": self.line,
-        }  # fmt: skip
+            "layer": self.layer,
+            "stage": self.stage,
+            "type": self.type,
+            "reason": self.reason,
+            "notes": list(self.notes),
+            "line": self.line,
+        }
 
 
 @dataclass(frozen=True)
@@ -58,11 +62,7 @@ class Pools:
     global_dram_mib: float
 
     def to_dict(self) -> Dict[str, float]:
-        return {
-            "sram_mib": self.sram_mib,
-            "local_dram_mib": self.local_dram_mib,
-            "global_dram_mib": self.global_dram_mib,
-        }
+        return {"sram_mib": self.sram_mib, "local_dram_mib": self.local_dram_mib, "global_dram_mib": self.global_dram_mib}
 
 
 @dataclass(frozen=True)
@@ -183,9 +183,17 @@ class BuildLog:
     def has_dla(self) -> bool:
         """True if the log says anything about the DLA."""
         return bool(
-            self.refused or self.validation or self.fatal or self.dla_layers or self.gpu_layers
-            or self.loadables or self.dropped or self.cuts or self.candidates is not None or self.all_refused
-        )  # fmt: skip
+            self.refused
+            or self.validation
+            or self.fatal
+            or self.dla_layers
+            or self.gpu_layers
+            or self.loadables
+            or self.dropped
+            or self.cuts
+            or self.candidates is not None
+            or self.all_refused
+        )
 
     @property
     def lists_are_final(self) -> bool:

@@ -64,9 +64,7 @@ LINES: Tuple[Line, ...] = (
     ),
     _line("refused", "Unsupported on DLA", r"Layer '(?P<layer>.+)' \((?P<type>[A-Z_0-9]+)\): Unsupported on DLA\."),
     _line(
-        "refused",
-        "Default DLA is enabled",
-        r"Default DLA is enabled but layer (?P<layer>.+) is not (?:supported|running) on DLA",
+        "refused", "Default DLA is enabled", r"Default DLA is enabled but layer (?P<layer>.+) is not (?:supported|running) on DLA"
     ),
     _line(
         "refused",
@@ -74,9 +72,7 @@ LINES: Tuple[Line, ...] = (
         r"DLA only supports FP16 and Int8 precision type\. Switching (?P<layer>.+) device type to GPU",
     ),
     _line(
-        "refused",
-        "does not support dynamic shapes",
-        r"DLA Layer (?P<layer>.+) does not support dynamic shapes in any dimension",
+        "refused", "does not support dynamic shapes", r"DLA Layer (?P<layer>.+) does not support dynamic shapes in any dimension"
     ),
     _line("parser_refused", "DLA validation failed", r"DLA validation failed for layer:? '?(?P<layer>.+?)'?\.?$"),
     _line("all_refused", "All dla layers are falling back", r"(?P<reason>DLA requests all profiles have same .*)"),
@@ -90,15 +86,12 @@ LINES: Tuple[Line, ...] = (
         "Validation failed for DLA layer",
         r"Validation failed for DLA layer: (?P<layer>.+)\. Switching to GPU fallback",
     ),
-    _line(
-        "split", "Splitting DLA subgraph", r"Splitting DLA subgraph at: (?P<layer>.+?)(?: because (?P<reason>.+?))?\.?$"
-    ),
+    _line("split", "Splitting DLA subgraph", r"Splitting DLA subgraph at: (?P<layer>.+?)(?: because (?P<reason>.+?))?\.?$"),
     _line("segment", "Segmenting subgraph", r"Segmenting subgraph due to (?P<reason>.+)"),
     _line(
         "dropped",
         "subgraphs per DLA core",
-        r"DLA supports only (?P<cap>\d{1,9}) subgraphs per DLA core\. "
-        r"Switching to GPU for layer (?P<layer>.+?)\.?$",
+        r"DLA supports only (?P<cap>\d{1,9}) subgraphs per DLA core\. " r"Switching to GPU for layer (?P<layer>.+?)\.?$",
     ),
     _line("dla_list", "ayers ", r"^-+ Layers [Rr]unning on DLA:?(?: -+)?$"),
     _line("gpu_list", "ayers ", r"^-+ Layers [Rr]unning on GPU:?(?: -+)?$"),
@@ -138,9 +131,7 @@ LINES: Tuple[Line, ...] = (
 )
 
 #: An error by its text; with a prefix, its severity says the same.
-ERROR_CODE = re.compile(
-    r"(?:Error Code (?P<code>\d{1,9})|^(?P<old>\d{1,2}): (?=[\[A-Z])|^Error\[(?P<bracket>\d{1,9})\])"
-)
+ERROR_CODE = re.compile(r"(?:Error Code (?P<code>\d{1,9})|^(?P<old>\d{1,2}): (?=[\[A-Z])|^Error\[(?P<bracket>\d{1,9})\])")
 
 #: A line must match this to be the reason of the refusal on the next line.
 REASON = re.compile(r"DLA|Dimension: \d|not supported|nsupported|requires at least|exceeds|missing scale")

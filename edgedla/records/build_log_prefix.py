@@ -19,9 +19,7 @@ _ENTITY = re.compile(r"&(?:gt|lt|amp|quot|apos|nbsp|#\d{1,5}|#x[0-9a-fA-F]{1,4})
 # "frigate  | text": docker compose names the container before each line.
 _CONTAINER = re.compile(r"^[A-Za-z0-9][\w.-]{0,62}\s+\|\s(?=\s*\S)")
 # Forums turn quotes, dots and dashes into typographic ones.
-_TYPOGRAPHIC = str.maketrans(
-    {"‘": "'", "’": "'", "“": '"', "”": '"', "…": "...", "–": "--", "—": "---", "\ufeff": None}
-)
+_TYPOGRAPHIC = str.maketrans({"‘": "'", "’": "'", "“": '"', "”": '"', "…": "...", "–": "--", "—": "---", "\ufeff": None})
 _TIME = r"\[\d\d/\d\d/\d{4}-\d\d:\d\d:\d\d(?:\.\d+)?\]"
 _LOGGER = r"\[(?:TRT|TensorRT|(?:Torch-TensorRT|TRTorch)[^\]]*)\]"
 _LONG = r"VERBOSE|INFO|WARNING|ERROR|INTERNAL_ERROR"
@@ -53,9 +51,19 @@ _INNER_NEEDLES = ("] [", "][", "[T", "] ", "ERBOSE: ", "INFO: ", "WARNING: ", "E
 #: Two lines without a line break between them, as written by processes that share a file.
 _GLUED = re.compile(rf"(?<=\S)(?={_TIME} ?(?:\[[VIWEF]\]|\[TRT\]))")
 _SEVERITY = {
-    "VERBOSE": "V", "INFO": "I", "WARNING": "W", "ERROR": "E", "INTERNAL_ERROR": "F", "X": "V", "!": "E",
-    "DEBUG": "V", "CRITICAL": "F", "info": "I", "warning": "W", "error": "E",
-}  # fmt: skip
+    "VERBOSE": "V",
+    "INFO": "I",
+    "WARNING": "W",
+    "ERROR": "E",
+    "INTERNAL_ERROR": "F",
+    "X": "V",
+    "!": "E",
+    "DEBUG": "V",
+    "CRITICAL": "F",
+    "info": "I",
+    "warning": "W",
+    "error": "E",
+}
 
 
 def split_prefix(line: str) -> Tuple[str, str]:

@@ -6,15 +6,7 @@ import re
 from typing import Any, Dict, List, Optional, Tuple
 
 from edgedla.records.build_log import BuildLog, Cut, Loadable, LogError, LoggedLayer, Pools, Reformat, Refusal
-from edgedla.records.build_log_lines import (
-    ERROR_CODE,
-    REASON,
-    REMARK,
-    inner_layer,
-    is_name,
-    split_names,
-    version_of_number,
-)
+from edgedla.records.build_log_lines import ERROR_CODE, REASON, REMARK, inner_layer, is_name, split_names, version_of_number
 from edgedla.records.foreign_node import ForeignNode, parse_foreign_node
 
 #: Lists of a log are cut at this length; the largest known log has some 12,000 reformats.
@@ -280,12 +272,7 @@ class BuildState:
         if built is None and self.one.get("fatal"):
             built = False
         return BuildLog(
-            **self.one,
-            **lists,
-            loadables=loadables,
-            built=built,
-            lines=self.number - self.first,
-            truncated=self.truncated,
+            **self.one, **lists, loadables=loadables, built=built, lines=self.number - self.first, truncated=self.truncated
         )
 
 

@@ -34,10 +34,20 @@ _FORMAT_WORDS: Tuple[Tuple[str, str], ...] = (
     ("row major", "LINEAR"),
 )
 _DTYPE_WORDS: Tuple[Tuple[str, str], ...] = (
-    ("bf16", "BF16"), ("bfloat16", "BF16"), ("fp8", "FP8"), ("uint8", "UINT8"), ("int8", "INT8"), ("int4", "INT4"),
-    ("int32", "INT32"), ("int64", "INT64"), ("bool", "BOOL"),
-    ("fp16", "HALF"), ("half", "HALF"), ("fp32", "FLOAT"), ("float", "FLOAT"),
-)  # fmt: skip
+    ("bf16", "BF16"),
+    ("bfloat16", "BF16"),
+    ("fp8", "FP8"),
+    ("uint8", "UINT8"),
+    ("int8", "INT8"),
+    ("int4", "INT4"),
+    ("int32", "INT32"),
+    ("int64", "INT64"),
+    ("bool", "BOOL"),
+    ("fp16", "HALF"),
+    ("half", "HALF"),
+    ("fp32", "FLOAT"),
+    ("float", "FLOAT"),
+)
 
 
 @dataclass(frozen=True)
@@ -163,10 +173,7 @@ def parse_engine_info(document: Any, where: str = "inspector output") -> EngineI
     """
     if not is_engine_info(document):
         description = described(document) or "no list named Layers"
-        raise DocumentError(
-            f"not the output of TensorRT's engine inspector: {description}", where=where,
-            hint=_WRITTEN_BY,
-        )  # fmt: skip
+        raise DocumentError(f"not the output of TensorRT's engine inspector: {description}", where=where, hint=_WRITTEN_BY)
     entries = document["Layers"] if isinstance(document, Mapping) else document
     layers = tuple(_layer(entry, index, where) for index, entry in enumerate(entries))
     bindings = (document.get("Bindings") if isinstance(document, Mapping) else None) or []
@@ -225,9 +232,7 @@ def _tensors(entries: Any) -> Tuple[EngineTensor, ...]:
             text = text if isinstance(text, str) else ""
             format, dtype = read_format(text)
             whole = isinstance(dims, list) and all(isinstance(d, int) for d in dims)
-            tensors.append(
-                EngineTensor(str(entry.get("Name", "")), tuple(dims or ()) if whole else (), format, dtype, text)
-            )
+            tensors.append(EngineTensor(str(entry.get("Name", "")), tuple(dims or ()) if whole else (), format, dtype, text))
     return tuple(tensors)
 
 

@@ -194,31 +194,41 @@ def read_loadable(source: Union[str, os.PathLike[str], bytes]) -> LoadableFile:
         tasks=tuple(_task(t) for t in root.tables(1)),
         memory=tuple(_memory(t) for t in root.tables(2)),
         addresses=tuple(
-            Address(t.scalar(0, "u16"), t.scalar(1, "u16"), t.scalar(2, "u64"), t.scalar(3, "u64"))
-            for t in root.tables(3)
+            Address(t.scalar(0, "u16"), t.scalar(1, "u16"), t.scalar(2, "u64"), t.scalar(3, "u64")) for t in root.tables(3)
         ),
         events=tuple(
-            Event(t.scalar(0, "u16"), t.scalar(1, "u8"), t.scalar(2, "u16"), t.scalar(3, "u32"),
-                  _name(EVENT_OPS, t.scalar(4, "u8")))
+            Event(
+                t.scalar(0, "u16"), t.scalar(1, "u8"), t.scalar(2, "u16"), t.scalar(3, "u32"), _name(EVENT_OPS, t.scalar(4, "u8"))
+            )
             for t in root.tables(4)
         ),
         blobs=tuple(
-            Blob(t.text(0), t.scalar(1, "u64"), _name(INTERFACES, t.scalar(2, "u32")), t.scalar(3, "u32"),
-                 t.struct_u8(4, 3), t.length(5))
+            Blob(
+                t.text(0),
+                t.scalar(1, "u64"),
+                _name(INTERFACES, t.scalar(2, "u32")),
+                t.scalar(3, "u32"),
+                t.struct_u8(4, 3),
+                t.length(5),
+            )
             for t in root.tables(5)
         ),
         tensors=tuple(_tensor(t) for t in root.tables(6)),
         relocs=tuple(
-            Reloc(t.scalar(0, "u16"), t.scalar(1, "u16"), t.scalar(2, "u64"), _name(INTERFACES, t.scalar(3, "u32")),
-                  t.scalar(4, "u32"), t.scalar(5, "u8"))
+            Reloc(
+                t.scalar(0, "u16"),
+                t.scalar(1, "u16"),
+                t.scalar(2, "u64"),
+                _name(INTERFACES, t.scalar(3, "u32")),
+                t.scalar(4, "u32"),
+                t.scalar(5, "u8"),
+            )
             for t in root.tables(7)
         ),
         submits=tuple(Submit(t.scalar(0, "u16"), t.scalars(1, "u16")) for t in root.tables(8)),
-    )  # fmt: skip
+    )
     if not (loadable.tasks or loadable.memory or loadable.blobs):
-        raise DocumentError(
-            "not a loadable of the NVDLA family: no tasks, memory or data where they belong", where=where
-        )
+        raise DocumentError("not a loadable of the NVDLA family: no tasks, memory or data where they belong", where=where)
     return LoadableFile(**{**vars(loadable), "notes": _notes(loadable, root)})
 
 

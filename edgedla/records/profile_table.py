@@ -9,12 +9,8 @@ from edgedla.records.build_log_prefix import split_prefix
 
 _TITLE = re.compile(r"^=+ Profile \((?P<count>\d{1,9}) iterations ?\) =+$")
 #: TensorRT 7 to 8.5 print the layer first, later releases last; 8.4 added the column of medians.
-_FIRST = re.compile(
-    r"^(?P<name>.+?)\s+(?P<ms>[\d.]+)\s+(?P<mean>[\d.]+)(?:\s+(?P<median>[\d.]+))?\s+(?P<share>[\d.]+)$"
-)
-_LAST = re.compile(
-    r"^(?P<ms>[\d.]+)\s+(?P<mean>[\d.]+)(?:\s+(?P<median>[\d.]+))?\s+(?P<share>[\d.]+)\s+(?P<name>\S.*)$"
-)
+_FIRST = re.compile(r"^(?P<name>.+?)\s+(?P<ms>[\d.]+)\s+(?P<mean>[\d.]+)(?:\s+(?P<median>[\d.]+))?\s+(?P<share>[\d.]+)$")
+_LAST = re.compile(r"^(?P<ms>[\d.]+)\s+(?P<mean>[\d.]+)(?:\s+(?P<median>[\d.]+))?\s+(?P<share>[\d.]+)\s+(?P<name>\S.*)$")
 _HEAD = re.compile(r"\bLayer\b.*\bTime|\bTime.*\bLayer\b")
 
 

@@ -164,9 +164,7 @@ class _Places:
                 between = self.names[min(begin, end) : max(begin, end) + 1]
                 self.infer(between, DLA)
         if missing:
-            self.notes.append(
-                f"{len(missing)} nodes name layers that the model does not have, the first is {missing[0]}"
-            )
+            self.notes.append(f"{len(missing)} nodes name layers that the model does not have, the first is {missing[0]}")
         if nodes and not complete:
             self.notes.append("the members of nodes named first...last are unknown; only those two are counted")
 

@@ -23,11 +23,7 @@ from edgedla.targets import Platform
 
 
 def candidates(
-    graph: LayerGraph,
-    on_dla: Sequence[bool],
-    platform: Platform,
-    precision: str = "fp16",
-    validation: Mapping[int, str] = {},
+    graph: LayerGraph, on_dla: Sequence[bool], platform: Platform, precision: str = "fp16", validation: Mapping[int, str] = {}
 ) -> Tuple[Region, ...]:
     """The candidate subgraphs that TensorRT makes of a set of DLA layers, in topological order, before the cap.
 

@@ -97,9 +97,7 @@ def compare(
             reports.append(read_and_check(model, platform, precision, mode, shapes, batch)[1])
             continue
         if trt not in graphs:
-            graphs[trt] = load_onnx(
-                model, trt=trt, shapes=shapes, batch=batch, open_batch=TRTEXEC_BATCH, as_trained=True
-            )
+            graphs[trt] = load_onnx(model, trt=trt, shapes=shapes, batch=batch, open_batch=TRTEXEC_BATCH, as_trained=True)
         reports.append(check_graph(graphs[trt], platform, precision, mode))
     return tuple(reports)
 
@@ -211,9 +209,7 @@ def _region(
     )
 
 
-def _totals(
-    layers: Sequence[LayerReport], prediction: Prediction, work_known: bool, skipped: AbstractSet[int]
-) -> Totals:
+def _totals(layers: Sequence[LayerReport], prediction: Prediction, work_known: bool, skipped: AbstractSet[int]) -> Totals:
     """Args:
     skipped: layers whose MACs do not count: a frame runs one branch of a condition.
     """

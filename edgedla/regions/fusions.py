@@ -133,9 +133,7 @@ class _Fuser:
             steps = layer_steps(layer, self.graph)
             if steps is not None:
                 source = self.graph.tensors[layer.inputs[0]]
-                self.add_shuffle(
-                    [layer.index], source.name, layer.outputs[0], source.dims, steps, batch_of(layer, self.graph)
-                )
+                self.add_shuffle([layer.index], source.name, layer.outputs[0], source.dims, steps, batch_of(layer, self.graph))
                 return
         if is_matmul_by_constant(layer, self.graph):
             self.add_matmul(layer)
@@ -215,13 +213,9 @@ class _Fuser:
             predecessors.append(feeding)
             for p in feeding:
                 successors[p].append(i)
-        erased_layers = sorted(
-            [*self.graph.unread, *(layer for op in self.ops if id(op) in erased for layer in op.layers)]
-        )
+        erased_layers = sorted([*self.graph.unread, *(layer for op in self.ops if id(op) in erased for layer in op.layers)])
         unit_of = {layer: i for i, unit in enumerate(units) for layer in unit.layers}
-        return UnitGraph(
-            tuple(units), unit_of, tuple(erased_layers), tuple(predecessors), tuple(tuple(s) for s in successors)
-        )
+        return UnitGraph(tuple(units), unit_of, tuple(erased_layers), tuple(predecessors), tuple(tuple(s) for s in successors))
 
     def erase_shuffles(self) -> Tuple[set, Dict[str, str]]:
         """ShuffleErasure: (shuffles that move nothing, their outputs -> the tensors that replace these)."""

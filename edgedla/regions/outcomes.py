@@ -57,9 +57,7 @@ class LayerOutcomes:
             placed, cause, reason, because_of = self._of(verdict, region)
             support = verdict.support if answers else Support.GPU
             result.append(
-                LayerPrediction(
-                    verdict.index, support, placed, region.id if region else None, cause, reason, because_of
-                )
+                LayerPrediction(verdict.index, support, placed, region.id if region else None, cause, reason, because_of)
             )
         return tuple(result)
 
@@ -95,11 +93,7 @@ class LayerOutcomes:
         because_of = self._causing_layers(verdict.index)
         names = ", ".join(self.graph.layers[j].name for j in because_of[:3])
         unit = self.units.units[self.units.unit_of[verdict.index]]
-        what = (
-            f"merged into one layer with {names}"
-            if because_of[0] in unit.layers
-            else f"merged into the reshape of {names}"
-        )
+        what = f"merged into one layer with {names}" if because_of[0] in unit.layers else f"merged into the reshape of {names}"
         return Placed.GPU, Cause.FUSED, f"{what}, which the GPU runs", because_of
 
     def _causing_layers(self, layer: int) -> Tuple[int, ...]:

@@ -96,6 +96,4 @@ def _notes(regions: Sequence[Region], limit: int) -> Tuple[str, ...]:
 
 def dropped_note(groups: int, limit: int, dropped: int) -> str:
     """The note about loadables that no core takes."""
-    return (
-        f"{groups} groups of layers fit the DLA; a core keeps the {limit} largest, the other {dropped} run on the GPU"
-    )
+    return f"{groups} groups of layers fit the DLA; a core keeps the {limit} largest, the other {dropped} run on the GPU"

@@ -235,9 +235,7 @@ class CheckReport(Report):
     @property
     def parser(self) -> str:
         """The release whose observed parser answers, and the release that it stands in for."""
-        return (self.lowering or "not known") + (
-            f" for {self.stands_in_for} (not observed)" if self.stands_in_for else ""
-        )
+        return (self.lowering or "not known") + (f" for {self.stands_in_for} (not observed)" if self.stands_in_for else "")
 
     def to_dict(self) -> Dict[str, Any]:
         return {

@@ -108,9 +108,7 @@ def _on_dla(verdict: Verdict) -> Verdict:
     return replace(verdict, support=support, validation=validation)
 
 
-def _unknowns(
-    layers: Sequence[Tuple[str, str]], io_findings: Sequence[Finding], known: Optional[KnownAs]
-) -> Tuple[str, ...]:
+def _unknowns(layers: Sequence[Tuple[str, str]], io_findings: Sequence[Finding], known: Optional[KnownAs]) -> Tuple[str, ...]:
     """Everything that leaves the answer unknown: "POOL008 at avgpool"."""
     rules = {} if known is None else known.rules
     open_layers = [f"{rules[name]} at {name}" if name in rules else name for name, _ in layers]

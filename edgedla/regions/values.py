@@ -224,11 +224,7 @@ class SlowerChanges(NamedTuple):
     without_us: float
 
     def to_dict(self) -> Dict[str, Any]:
-        return {
-            "fixes": list(self.fixes),
-            "latency_us": round(self.latency_us, 1),
-            "without_us": round(self.without_us, 1),
-        }
+        return {"fixes": list(self.fixes), "latency_us": round(self.latency_us, 1), "without_us": round(self.without_us, 1)}
 
 
 #: Minimum share of a frame's time that a change must save for a report to recommend it for speed.

@@ -138,9 +138,10 @@ def lock(board: BoardEntry, hold_s: float, note: str = "", wait_s: float = 0.0) 
         held = connection.answer().get("job")
     if not isinstance(held, str):
         raise RunError(
-            "the board's answer names no reservation", where=f"board {board.name}",
+            "the board's answer names no reservation",
+            where=f"board {board.name}",
             hint=f"edgedla board jobs {board.name}: is it yours?",
-        )  # fmt: skip
+        )
     return printable(held)
 
 

@@ -60,7 +60,5 @@ def forget(job: str) -> None:
 
 def _job_file(job: str) -> Path:
     if not re.match(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{6}\Z", job):
-        raise UsageError(
-            f"{job!r} is not a job", allowed="an id as 20261122-101500-a1b2c3", hint="edgedla board jobs NAME"
-        )
+        raise UsageError(f"{job!r} is not a job", allowed="an id as 20261122-101500-a1b2c3", hint="edgedla board jobs NAME")
     return state_folder() / "jobs" / f"{job}.json"

@@ -50,12 +50,7 @@ class Connection:
         # Not a pipe: ssh's master process for later calls would keep it open.
         self._stderr: IO[bytes] = tempfile.TemporaryFile()
         self._ssh = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._stderr,
-            start_new_session=True,
-            bufsize=0,
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._stderr, start_new_session=True, bufsize=0
         )
         assert self._ssh.stdin is not None
         assert self._ssh.stdout is not None
@@ -155,9 +150,7 @@ class Connection:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._ssh.wait(5)
         # A refused login may print its message where our side would have answered.
-        return explain(
-            self._stderr_text() or printable(self._wire.unread.decode("utf-8", "replace")), self.board.address
-        )
+        return explain(self._stderr_text() or printable(self._wire.unread.decode("utf-8", "replace")), self.board.address)
 
     def _stderr_text(self) -> str:
         try:
@@ -197,8 +190,7 @@ class BoardRefused(RunError):
 def printable(text: str) -> str:
     """A text from the board, without characters that a terminal would obey."""
     return "".join(
-        c if c in "\n\t" or (c.isprintable() and c != "\x7f") else f"\\x{ord(c):02x}" if ord(c) < 256 else "�"
-        for c in text
+        c if c in "\n\t" or (c.isprintable() and c != "\x7f") else f"\\x{ord(c):02x}" if ord(c) < 256 else "�" for c in text
     )
 
 

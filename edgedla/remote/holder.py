@@ -25,6 +25,4 @@ def in_use(holder: Dict[str, str]) -> str:
     by, since, what = holder.get("owner"), holder.get("since"), holder.get("what")
     if not (by or since or what):
         return "in use, its lock does not say by whom"
-    return (
-        "in use" + (f" by {by}" if by else "") + (f" since {since}" if since else "") + (f" ({what})" if what else "")
-    )
+    return "in use" + (f" by {by}" if by else "") + (f" since {since}" if since else "") + (f" ({what})" if what else "")

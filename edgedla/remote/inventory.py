@@ -74,9 +74,7 @@ def _entry(name: str, boards: Any) -> BoardEntry:
     table = boards.table(name).only(["host"], _KEYS)
     for key in ("python", "edgedla"):
         if key in table and not _PROGRAM.match(table.text(key)):
-            raise table.error(
-                f"{table[key]!r} is not a valid path of a program", key, allowed="letters, digits and _./+~-"
-            )
+            raise table.error(f"{table[key]!r} is not a valid path of a program", key, allowed="letters, digits and _./+~-")
     try:
         address = parse_address(table.text("host"))
     except UsageError as e:
@@ -146,9 +144,7 @@ def save_board(board: BoardEntry, path: Optional[Path] = None) -> Path:
 
     path = path or inventory_file()
     if not _NAME.match(board.name):
-        raise UsageError(
-            f"{board.name!r} is not a valid name of a board", where="NAME", allowed="letters, digits, - and _"
-        )
+        raise UsageError(f"{board.name!r} is not a valid name of a board", where="NAME", allowed="letters, digits, - and _")
     boards = read_inventory(path)
     # As bytes, to keep the line endings.
     old = path.read_bytes().decode("utf-8") if path.exists() else ""
@@ -172,6 +168,10 @@ def save_board(board: BoardEntry, path: Optional[Path] = None) -> Path:
 def _values(board: BoardEntry) -> Dict[str, Any]:
     """The keys of a board's entry, without those that have their default."""
     values = {
-        "host": str(board.address), "groups": list(board.groups), "python": board.python, "edgedla": board.edgedla, "note": board.note,
-    }  # fmt: skip
+        "host": str(board.address),
+        "groups": list(board.groups),
+        "python": board.python,
+        "edgedla": board.edgedla,
+        "note": board.note,
+    }
     return {key: value for key, value in values.items() if value and (key, value) != ("python", "python3")}

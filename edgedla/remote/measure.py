@@ -83,9 +83,13 @@ def measure_on(
     terminal = terminal or Terminal()
     artifact = folder / "artifact"
     request = Request(
-        f"{what}: build {model.name}", ("build", *build, "--output=out/0/artifact", "--", "in/1/model.onnx"),
-        tuple(model_files(model, "1/model.onnx")), {"0/artifact": artifact}, model=model, wait_s=wait_s,
-    )  # fmt: skip
+        f"{what}: build {model.name}",
+        ("build", *build, "--output=out/0/artifact", "--", "in/1/model.onnx"),
+        tuple(model_files(model, "1/model.onnx")),
+        {"0/artifact": artifact},
+        model=model,
+        wait_s=wait_s,
+    )
     _run(board, request, BuildError, terminal)
     built = load_artifact(artifact)
     # A simulated artifact's layer times say nothing about a Jetson, and a loadable runs as a whole.
@@ -97,9 +101,7 @@ def measure_on(
         files += model_files(model, "2/model.onnx")
         slots["1/profile.json"] = folder / "profile.json"
         words += ["--onnx=in/2/model.onnx", "--export-profile=out/1/profile.json"]
-    request = Request(
-        f"{what}: bench {model.name}", (*words, "--", "in/1/artifact"), tuple(files), slots, wait_s=wait_s
-    )
+    request = Request(f"{what}: bench {model.name}", (*words, "--", "in/1/artifact"), tuple(files), slots, wait_s=wait_s)
     _run(board, request, RunError, terminal)
     try:
         document = json.loads((folder / "bench.json").read_text(encoding="utf-8"))

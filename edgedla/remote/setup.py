@@ -49,9 +49,7 @@ def set_up(
             download(wheel, python, state, folder / "wheels")
             files += folder_files(folder / "wheels", "wheels")
             words += ["--wheels", "in/wheels"]
-        request = Request(
-            what="edgedla board setup", argv=tuple(words), files=tuple(files), wait_s=wait_s, program="/bin/bash"
-        )
+        request = Request(what="edgedla board setup", argv=tuple(words), files=tuple(files), wait_s=wait_s, program="/bin/bash")
         ended = run_on(board, request, terminal)
     if ended.rc == 0 and "--dry-run" not in options:
         installed = state_of(board)
@@ -73,8 +71,7 @@ def python_of(state: BoardState, board: BoardEntry) -> str:
     match = re.match(r"# R(\d+) ", state.l4t or "")
     if match is None or match.group(1) not in PYTHON_OF_L4T:
         raise EnvironmentMissing(
-            f"it is not a Jetson with JetPack 5, 6 or 7 (nv_tegra_release: {state.l4t or 'missing'})",
-            where=f"board {board.name}",
+            f"it is not a Jetson with JetPack 5, 6 or 7 (nv_tegra_release: {state.l4t or 'missing'})", where=f"board {board.name}"
         )
     return PYTHON_OF_L4T[match.group(1)]
 
@@ -86,10 +83,22 @@ def download(wheel: Path, python: str, state: BoardState, folder: Path) -> None:
         EnvironmentMissing: pip cannot get one of them.
     """
     command = [
-        sys.executable, "-m", "pip", "download", "--quiet", "--only-binary=:all:", "--dest", str(folder),
-        "--python-version", python, "--implementation", "cp", *(f"--platform={p}" for p in platforms_of(state)),
-        str(wheel), *BESIDE,
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "pip",
+        "download",
+        "--quiet",
+        "--only-binary=:all:",
+        "--dest",
+        str(folder),
+        "--python-version",
+        python,
+        "--implementation",
+        "cp",
+        *(f"--platform={p}" for p in platforms_of(state)),
+        str(wheel),
+        *BESIDE,
+    ]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
     if done.returncode:
         raise EnvironmentMissing(

@@ -17,9 +17,15 @@ from edgedla.remote.address import Address
 SSH_VARIABLE = "EDGEDLA_SSH"
 #: ssh probes a silent connection every 5 s and gives up after three probes.
 OPTIONS = (
-    "BatchMode=yes", "ConnectTimeout=15", "ServerAliveInterval=5", "ServerAliveCountMax=3", "ClearAllForwardings=yes",
-    "RemoteCommand=none", "PermitLocalCommand=no", "LogLevel=ERROR",
-)  # fmt: skip
+    "BatchMode=yes",
+    "ConnectTimeout=15",
+    "ServerAliveInterval=5",
+    "ServerAliveCountMax=3",
+    "ClearAllForwardings=yes",
+    "RemoteCommand=none",
+    "PermitLocalCommand=no",
+    "LogLevel=ERROR",
+)
 #: Longest path of a Unix socket on Linux, less what ssh appends while binding.
 _SOCKET_BYTES = 107 - 18
 #: Printed by our program on an old Python 3; Python 2 fails with a message of its own.
@@ -27,10 +33,16 @@ TOO_OLD = "edgedla needs Python 3.8 or newer"
 _OLD = ("its Python is older than 3.8", "python: in boards.yaml names another one")
 #: Text from ssh -> (its meaning here, what to do). The first match counts.
 CAUSES: Tuple[Tuple[str, str, str], ...] = (
-    ("REMOTE HOST IDENTIFICATION HAS CHANGED", "its host key has changed",
-     "flashed anew? Make sure of it, then: ssh-keygen -R {known}. If not, somebody stands between you and the board."),
-    ("Host key verification failed", "its host key is not known here",
-     "connect once by hand and compare the fingerprint: ssh {login}"),
+    (
+        "REMOTE HOST IDENTIFICATION HAS CHANGED",
+        "its host key has changed",
+        "flashed anew? Make sure of it, then: ssh-keygen -R {known}. If not, somebody stands between you and the board.",
+    ),
+    (
+        "Host key verification failed",
+        "its host key is not known here",
+        "connect once by hand and compare the fingerprint: ssh {login}",
+    ),
     ("host key is known for", "its host key is not known here", "connect once by hand: ssh {login}"),
     ("Permission denied", "it refuses the login", "log in with a key: ssh-copy-id {login}, ssh-add"),
     ("Could not resolve hostname", "there is no host of this name", "`edgedla board list` shows the boards"),
@@ -41,11 +53,14 @@ CAUSES: Tuple[Tuple[str, str, str], ...] = (
     (TOO_OLD, *_OLD),
     ("object has no attribute 'buffer'", *_OLD),
     ("-X is reserved", *_OLD),
-    ("invalid literal for int()", "a login script there reads what is meant for us",
-     "let it end where nobody types, at the top of ~/.bashrc: [ -t 0 ] || return"),
+    (
+        "invalid literal for int()",
+        "a login script there reads what is meant for us",
+        "let it end where nobody types, at the top of ~/.bashrc: [ -t 0 ] || return",
+    ),
     ("No such file or directory", "what serves the connection cannot be started", "python: in boards.yaml names it"),
     ("not found", "what serves the connection cannot be started", "the board needs python3; boards.yaml can name it"),
-)  # fmt: skip
+)
 
 
 def ssh_command(address: Address, command: str) -> List[str]:
@@ -100,9 +115,7 @@ def _base() -> List[str]:
     import shutil
 
     if shutil.which(words[0]) is None:
-        raise EnvironmentMissing(
-            f"there is no {words[0]}", hint="install the OpenSSH client: apt install openssh-client"
-        )
+        raise EnvironmentMissing(f"there is no {words[0]}", hint="install the OpenSSH client: apt install openssh-client")
     return words
 
 
@@ -115,9 +128,7 @@ def _target(address: Address) -> List[str]:
 def _settings(base: Tuple[str, ...], target: Tuple[str, ...]) -> Dict[str, str]:
     """ssh_config's settings for this host, from `ssh -G`."""
     try:
-        out = subprocess.run(
-            [*base, "-G", *target], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30
-        ).stdout
+        out = subprocess.run([*base, "-G", *target], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30).stdout
     except (OSError, subprocess.SubprocessError):
         return {}
     return {key: value for key, _, value in (line.partition(" ") for line in out.splitlines())}

@@ -165,17 +165,13 @@ def fetch(connection: Connection, job: str, output: Output, target: Path) -> Non
         target.unlink()
         present = 0
     if output.size - present > shutil.disk_usage(target.parent).free:
-        raise EnvironmentMissing(
-            f"{output.path} has {output.size / 1e6:.1f} MB, more than is free", where=str(target.parent)
-        )
+        raise EnvironmentMissing(f"{output.path} has {output.size / 1e6:.1f} MB, more than is free", where=str(target.parent))
     with open(target, "ab") as f:
         connection.send("get", job=job, path=output.path, offset=present)
 
         def write(message: Message, payload: bytes) -> None:
             if f.tell() + len(payload) > output.size:
-                raise RunError(
-                    f"the board sends more than the {output.size} bytes of {output.path}", where=connection.where
-                )
+                raise RunError(f"the board sends more than the {output.size} bytes of {output.path}", where=connection.where)
             f.write(payload)
 
         try:

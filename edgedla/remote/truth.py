@@ -35,9 +35,11 @@ def board_report(models: Sequence[Mapping[str, Any]]) -> Dict[str, Any]:
 def failed_report(model: Path, precision: str, error: EdgedlaError, hash_names: bool) -> Dict[str, Any]:
     """A model that the board did not build or run. Only the error's class is given, because its text may hold names."""
     return {
-        **_named("model", model.name, hash_names), "precision": precision, "failed": type(error).__name__,
+        **_named("model", model.name, hash_names),
+        "precision": precision,
+        "failed": type(error).__name__,
         "exit_code": error.exit_code,
-    }  # fmt: skip
+    }
 
 
 def model_report(model: Path, measured: Measured, hash_names: bool) -> Dict[str, Any]:
@@ -49,20 +51,23 @@ def model_report(model: Path, measured: Measured, hash_names: bool) -> Dict[str,
     artifact = measured.artifact
     platform = platform_for(str(artifact.platform["target"]), trt=str(artifact.platform["trt"]))
     graph = load_onnx(
-        model,
-        trt=platform.release.trt,
-        shapes={b.name: b.shape_nchw for b in measured.artifact.inputs} or None,
-        as_trained=True,
+        model, trt=platform.release.trt, shapes={b.name: b.shape_nchw for b in measured.artifact.inputs} or None, as_trained=True
     )
     verdicts, answers = _verdicts(measured), _answers(measured)
     real = artifact.placement_real or {}
     layers: List[Dict[str, Any]] = []
     for layer in graph.layers:
         planned = artifact.placement_predicted.get(layer.name)
-        layers.append({
-            **_named("name", layer.name, hash_names), "signature": layer_signature(layer, graph), "rules": verdicts.get(layer.name),
-            "tensorrt": answers.get(layer.name), "planned": planned, "placed": real.get(layer.name),
-        })  # fmt: skip
+        layers.append(
+            {
+                **_named("name", layer.name, hash_names),
+                "signature": layer_signature(layer, graph),
+                "rules": verdicts.get(layer.name),
+                "tensorrt": answers.get(layer.name),
+                "planned": planned,
+                "placed": real.get(layer.name),
+            }
+        )
     return {
         **_named("model", model.name, hash_names),
         "precision": artifact.precision,
@@ -85,8 +90,11 @@ def _board(measured: Measured) -> Dict[str, Any]:
     """Module, release, mode and clocks; nothing that identifies a single board."""
     facts, platform = measured.artifact.board or {}, measured.artifact.platform
     keys = ("target", "l4t", "jetpack", "power_mode", "clocks_mhz")
-    return {**{key: facts.get(key) for key in keys}, "target": platform["target"],
-            "trt": measured.artifact.software.get("tensorrt") or platform["trt"]}  # fmt: skip
+    return {
+        **{key: facts.get(key) for key in keys},
+        "target": platform["target"],
+        "trt": measured.artifact.software.get("tensorrt") or platform["trt"],
+    }
 
 
 def _verdicts(measured: Measured) -> Dict[str, str]:
@@ -116,10 +124,18 @@ def _time(measured: Measured, graph: LayerGraph, platform: Platform) -> Dict[str
 
     result = measured.result
     placed = measured.artifact.placement_real or measured.artifact.placement_predicted
-    predicted = predict(
-        [graph], target=platform.module.id, trt=platform.release.trt_text, precision=measured.artifact.precision,
-        devices=dict(placed), power_mode=_mode(measured, platform),
-    ).streams[0].latency  # fmt: skip
+    predicted = (
+        predict(
+            [graph],
+            target=platform.module.id,
+            trt=platform.release.trt_text,
+            precision=measured.artifact.precision,
+            devices=dict(placed),
+            power_mode=_mode(measured, platform),
+        )
+        .streams[0]
+        .latency
+    )
     return {
         "runner": result["runner"],
         "simulated": result["simulated"],
@@ -156,10 +172,15 @@ def _operators(profile: Optional[Profile], graph: LayerGraph, platform: Platform
     entries = []
     for m in profile.measurements:
         predicted_us = predicted.get((m.signature, m.precision, m.device))
-        entries.append({
-            "signature": m.signature, "precision": m.precision, "device": m.device,
-            "measured_us": round(m.latency_us, 3), "predicted_us": None if predicted_us is None else round(predicted_us, 3),
-        })  # fmt: skip
+        entries.append(
+            {
+                "signature": m.signature,
+                "precision": m.precision,
+                "device": m.device,
+                "measured_us": round(m.latency_us, 3),
+                "predicted_us": None if predicted_us is None else round(predicted_us, 3),
+            }
+        )
     return entries
 
 

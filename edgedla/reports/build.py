@@ -39,9 +39,7 @@ def render_build(artifact: Artifact, form: str, terminal: bool = False) -> str:
     if artifact.accuracy is not None:
         lines += _accuracy(artifact.accuracy)
     lines += [f"file      {f.path} ({f.role}, {f.size_bytes} bytes)" for f in artifact.files]
-    lines += [
-        f"folder    {s.artifact.folder.name} (stage {k})" for k, s in enumerate(artifact.stages) if s.artifact.folder
-    ]
+    lines += [f"folder    {s.artifact.folder.name} (stage {k})" for k, s in enumerate(artifact.stages) if s.artifact.folder]
     lines += [f"note      {note}" for note in artifact.notes]
     return print_lines(labelled([clean(line) for line in lines], _LABEL, terminal), terminal)
 
@@ -75,9 +73,7 @@ def _stages(artifact: Artifact) -> List[str]:
                 scale = f", scale {b.scale:.6g}" if b.scale is not None else ""
                 lines.append(f"            hands on {b.name} {shape} {b.dtype} {b.format}, {b.size_bytes} bytes{scale}")
         if inner.accuracy is not None:
-            lines.append(
-                f"            relative L2 {inner.accuracy['worst_rel_l2']} by itself ({inner.accuracy['samples']})"
-            )
+            lines.append(f"            relative L2 {inner.accuracy['worst_rel_l2']} by itself ({inner.accuracy['samples']})")
     return lines
 
 
@@ -106,9 +102,7 @@ def _accuracy(accuracy: Mapping[str, Any]) -> List[str]:
     lines = [f"{head}, {verdict} ({accuracy['samples']})"]
     for output in accuracy["outputs"]:
         if output["name"] in blind:
-            lines.append(
-                f"            {output['name']}: nothing to compare; are the weights right? do the samples suit it?"
-            )
+            lines.append(f"            {output['name']}: nothing to compare; are the weights right? do the samples suit it?")
             continue
         same = f", {output['same']:.2%} equal" if output["same"] is not None else ""
         lines.append(

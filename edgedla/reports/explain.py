@@ -84,9 +84,7 @@ def _remedy_lines(remedies: Sequence[Mapping[str, Any]]) -> Iterator[Line]:
         yield "dim", 2, f"Page:    {page_of('remedy', entry['id'])}"
 
 
-def _lines(
-    messages: Sequence[Explained], unknown: Sequence[Tuple[int, str]], near: Sequence[Tuple[str, str]]
-) -> Iterator[Line]:
+def _lines(messages: Sequence[Explained], unknown: Sequence[Tuple[int, str]], near: Sequence[Tuple[str, str]]) -> Iterator[Line]:
     for explained in messages:
         m = explained.message
         times = f"  ({len(explained.lines)} lines)" if len(explained.lines) > 1 else ""

@@ -81,14 +81,7 @@ AXES = {
     "frames": ("frames/s", "all engines: best split, many in flight"),
 }
 #: State of an axis -> tone of pages and terminals.
-TONES = {
-    "gains": "good",
-    "loses": "bad",
-    "may gain": "equal",
-    "may lose": "equal",
-    "equal": "plain",
-    "unknown": "plain",
-}
+TONES = {"gains": "good", "loses": "bad", "may gain": "equal", "may lose": "equal", "equal": "plain", "unknown": "plain"}
 
 
 #: State of an axis -> its mark in pages.

@@ -63,11 +63,7 @@ def _comparison(comparison: Comparison) -> Iterator[Line]:
     if comparison.check_agree is not None:
         open_ = f"; {comparison.check_unknown} have no verdict" if comparison.check_unknown else ""
         checked_layers = comparison.check_agree + len(checked)
-        yield (
-            "",
-            2,
-            f"the rules agree with TensorRT's first look at {comparison.check_agree} of {checked_layers} layers{open_}",
-        )
+        yield ("", 2, f"the rules agree with TensorRT's first look at {comparison.check_agree} of {checked_layers} layers{open_}")
     if comparison.loadables_predicted:
         expected, real = len(comparison.loadables_predicted), len(comparison.loadables_real)
         yield "", 2, f"loadables: {expected} expected, {real} there"

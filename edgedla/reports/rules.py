@@ -44,9 +44,7 @@ def render_rules(rules: Sequence[Rule], output_format: str, terminal: bool = Fal
     table = [["RULE", "NAME", "IF NOT", "STATUS", "LAYERS", "WHAT MUST HOLD"]]
     for rule in rules:
         kinds = ", ".join(rule.kinds[:3]) + (f" and {len(rule.kinds) - 3} more" if len(rule.kinds) > 3 else "")
-        table.append(
-            [rule.id, rule.name, str(rule.effect), ", ".join(rule.statuses), kinds or "every layer", rule.summary]
-        )
+        table.append([rule.id, rule.name, str(rule.effect), ", ".join(rule.statuses), kinds or "every layer", rule.summary])
     return print_lines(table_lines(table, terminal), terminal)
 
 

@@ -36,9 +36,7 @@ def form_of(value: Shown, form: str) -> str:
 def save(value: Shown, path: Path) -> Path:
     form = form_of_file(path.name)
     if not form:
-        raise UsageError(
-            f"no form has the ending {path.suffix!r}", where=str(path), allowed=", ".join(FORMAT_OF_ENDING)
-        )
+        raise UsageError(f"no form has the ending {path.suffix!r}", where=str(path), allowed=", ".join(FORMAT_OF_ENDING))
     return write_atomic(path, form_of(value, form))
 
 
@@ -56,9 +54,7 @@ def _prediction_line(p: Any) -> str:
 
 
 def _quantized_line(q: Any) -> str:
-    return (
-        f"{q.network}: {count(len(q.absmax), 'INT8 scale')}, outputs {q.sqnr_db:.1f} dB SQNR on {q.holdout} (SIMULATED)"
-    )
+    return f"{q.network}: {count(len(q.absmax), 'INT8 scale')}, outputs {q.sqnr_db:.1f} dB SQNR on {q.holdout} (SIMULATED)"
 
 
 def _headed(render: Callable[[Any, str], str]) -> Callable[[Any], str]:

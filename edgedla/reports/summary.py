@@ -72,9 +72,7 @@ def headline(report: CheckReport) -> Headline:
     if report.strict is not None and report.strict.passes is None and report.strict.unknowns:
         first, *others = report.strict.unknowns
         more = f" and {len(others)} more" if others else ""
-        return Headline(
-            "unknown", f"NOT KNOWN whether the {build_kind(report)} succeeds: {first}{more}; {share} on the DLA"
-        )
+        return Headline("unknown", f"NOT KNOWN whether the {build_kind(report)} succeeds: {first}{more}; {share} on the DLA")
     n = unknowns(report)
     if n:
         inside = f" in {loadables}" if totals.regions else ""
@@ -104,10 +102,7 @@ def costs(report: CheckReport) -> Iterator[Tuple[str, str]]:
         yield row.name, f"{row.value} against {row.base} on the GPU alone: {row.said}{doubt}"
     if not rows:
         cost = gpu.cost
-        yield (
-            "GPU alone",
-            f"{milliseconds(cost.latency_us)} ±{cost.spread * 100:.0f} %, {significant(cost.energy_mj)} mJ",
-        )
+        yield ("GPU alone", f"{milliseconds(cost.latency_us)} ±{cost.spread * 100:.0f} %, {significant(cost.energy_mj)} mJ")
     mode = f", {worth.mode_text}" if worth.mode_text else ""
     yield "cost", f"predicted per {frame_word(report)}, {gpu.cost.basis}{mode}; {'; '.join(beside(report))}"
 
@@ -150,9 +145,7 @@ def with_fixes(report: CheckReport) -> List[Tuple[int, str]]:
         return [*lines, (2, "nothing to rewrite: none applies, or none lowers the predicted cost")]
     lines.append((2, ", ".join(f"{n} {rewrite}" for rewrite, n in fixed["rewrites"].items())))
     text = f"{count(after['loadables'], 'loadable')}, {count(after['transitions'], 'transition')}, "
-    text += (
-        f"{after['layers_dla']} of {after['layers']} layers and {percent(after['share_macs_dla'])} of MACs on the DLA"
-    )
+    text += f"{after['layers_dla']} of {after['layers']} layers and {percent(after['share_macs_dla'])} of MACs on the DLA"
     if fixed["speedup"]:
         times = fixed["speedup"]
         than = f"{times:.2f} times better than" if times >= 1 else f"{1 / times:.2f} times worse than"

@@ -14,9 +14,7 @@ def render_modules(output_format: str, terminal: bool = False) -> str:
     """Every module with the DLA it has on its default release."""
     platforms = [platform_for(name) for name in modules()]
     if output_format == "json":
-        return dump(
-            {**header("edgedla.targets"), "modules": [{**_module(p), "default": p.to_dict()} for p in platforms]}
-        )
+        return dump({**header("edgedla.targets"), "modules": [{**_module(p), "default": p.to_dict()} for p in platforms]})
     table = [["MODULE", "DLA", "SRAM", "DRAM GB/s", "JETPACK", "TENSORRT", "ALSO CALLED"]]
     for p in platforms:
         m = p.module
@@ -77,9 +75,7 @@ def render_module(name: str, output_format: str, terminal: bool = False) -> str:
     tail: List[Line] = [("", 0, ""), *table_lines(modes, terminal)] if len(modes) > 1 else []
     which = {text: ", ".join(ones) if len(ones) < len(platforms) else "all" for text, ones in why.items()}
     reasons = [line for text, ones in which.items() for line in folded(("", 0, f"{ones}: {text}"))]
-    return print_lines(
-        head + table_lines(table, terminal) + ([("", 0, ""), *reasons] if reasons else []) + tail, terminal
-    )
+    return print_lines(head + table_lines(table, terminal) + ([("", 0, ""), *reasons] if reasons else []) + tail, terminal)
 
 
 def _module(platform: Platform) -> Dict[str, Any]:

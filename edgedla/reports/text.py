@@ -172,8 +172,5 @@ def folded(line: Line, width: int = 80) -> List[Line]:
     first = textwrap.TextWrapper(width - indent, break_long_words=False, break_on_hyphens=False)
     head, *rest = first.wrap(text) or [""]
     further = textwrap.TextWrapper(width - indent - 2, break_long_words=False, break_on_hyphens=False)
-    parts = [
-        (indent, head),
-        *((indent + 2, part) for part in (further.wrap(text[len(head) :].lstrip()) if rest else ())),
-    ]
+    parts = [(indent, head), *((indent + 2, part) for part in (further.wrap(text[len(head) :].lstrip()) if rest else ()))]
     return [(style, at, part.replace(_HELD, " ")) for at, part in parts]

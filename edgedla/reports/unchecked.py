@@ -60,8 +60,7 @@ def shown_file(file: str) -> str:
 def without_passwords(error: ModelError) -> ModelError:
     """The error for a report that may be passed on: users and passwords in addresses become "***"."""
     what, where, allowed, hint = (
-        None if text is None else without_credentials(text)
-        for text in (error.what, error.where, error.allowed, error.hint)
+        None if text is None else without_credentials(text) for text in (error.what, error.where, error.allowed, error.hint)
     )
     return type(error)(what or "", where=where, allowed=allowed, hint=hint)
 

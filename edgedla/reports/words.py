@@ -12,9 +12,7 @@ from edgedla.rules.remedies import all_entries, remedies
 
 def fix_text(report: CheckReport, fixes: Iterable[str]) -> str:
     """Remedies by title, with their ids and the rewrites that make them: `Use a narrower input (narrower-input)`."""
-    return "; ".join(
-        f"{remedies()[fix].title} ({fix}{_by(report, fix)})" if fix in remedies() else fix for fix in fixes
-    )
+    return "; ".join(f"{remedies()[fix].title} ({fix}{_by(report, fix)})" if fix in remedies() else fix for fix in fixes)
 
 
 def _by(report: CheckReport, fix: str) -> str:

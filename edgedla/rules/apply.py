@@ -89,10 +89,7 @@ def unwritten(name: str, kind: str, platform: Platform, unknown: str = "", fixes
         unknown: why it is not known which layers the parser makes of the layer's ONNX node.
         fixes: ids of the remedies after which it is known.
     """
-    message = (
-        unknown
-        or f"no rule is written for layer kind {kind} on {platform.chip} with TensorRT {platform.release.trt_text}"
-    )
+    message = unknown or f"no rule is written for layer kind {kind} on {platform.chip} with TensorRT {platform.release.trt_text}"
     return Finding("GEN099", "no-rule-written", name, Effect.UNKNOWN, message, {"kind": kind}, fixes=fixes)
 
 

@@ -13,12 +13,7 @@ from edgedla.rules.rule import Case, Rule
 from edgedla.rules.ruleset import load_rules
 from edgedla.vocabulary import did_you_mean
 
-_MEANING = {
-    "reject": "not on the DLA",
-    "unknown": "nobody knows",
-    "warn": "legal, with a warning",
-    "slow": "legal, at a cost",
-}
+_MEANING = {"reject": "not on the DLA", "unknown": "nobody knows", "warn": "legal, with a warning", "slow": "legal, at a cost"}
 #: Answers of the engine itself, in the same form: id to name and text.
 ENGINE_RULES = {
     "GEN000": (
@@ -32,10 +27,7 @@ ENGINE_RULES = {
         "the kind to rules/layers/ (rules/README.md).",
     ),
 }
-_STAGE = {
-    "layer": "TensorRT's first per-layer check",
-    "subgraph": "TensorRT's second look, inside a candidate subgraph",
-}
+_STAGE = {"layer": "TensorRT's first per-layer check", "subgraph": "TensorRT's second look, inside a candidate subgraph"}
 
 
 @lru_cache(maxsize=None)
@@ -63,9 +55,7 @@ def rule_for(rule_id: str) -> Rule:
             return rule
     names = [r.id for r in every_rule] + [r.name for r in every_rule]
     raise UsageError(
-        f"unknown rule {rule_id!r}",
-        allowed="an id or a name that `edgedla rules list` prints",
-        hint=did_you_mean(key, names),
+        f"unknown rule {rule_id!r}", allowed="an id or a name that `edgedla rules list` prints", hint=did_you_mean(key, names)
     )
 
 
@@ -107,11 +97,7 @@ def remedy_entry(remedy_id: str) -> Dict[str, Any]:
         "effect": remedy.effect,
         "rewrites": list(remedy.rewrites),
         "rules": [
-            {
-                "id": rule.id,
-                "summary": rule.summary,
-                "where": {k: list(v) for k, v in rule.fix_where.get(remedy_id, {}).items()},
-            }
+            {"id": rule.id, "summary": rule.summary, "where": {k: list(v) for k, v in rule.fix_where.get(remedy_id, {}).items()}}
             for rule in all_rules()
             if remedy_id in rule.fixes
         ],
@@ -122,11 +108,7 @@ def rules_markdown() -> str:
     """RULES.md: all rules by layer kind, with limits, scope, status, sources and remedies."""
     groups: Dict[str, List[Rule]] = {}
     for rule in all_rules():
-        title = (
-            "Every layer"
-            if rule.kinds == ("",)
-            else ", ".join(rule.kinds[:4]) + (" ..." if len(rule.kinds) > 4 else "")
-        )
+        title = "Every layer" if rule.kinds == ("",) else ", ".join(rule.kinds[:4]) + (" ..." if len(rule.kinds) > 4 else "")
         groups.setdefault(title, []).append(rule)
     out = [
         "# DLA rules",

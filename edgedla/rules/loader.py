@@ -193,9 +193,7 @@ def _case(row: Table, table: Table, check: str, facts: Type[Kind]) -> Case:
 
 
 #: Names of numbers that predicates compute for messages.
-_COMPUTED = frozenset(
-    {"banks", "data_banks", "extent", "large", "limit", "padding", "size", "small", "value", "weight_banks"}
-)
+_COMPUTED = frozenset({"banks", "data_banks", "extent", "large", "limit", "padding", "size", "small", "value", "weight_banks"})
 
 
 def _parameters(row: Table, check: str, facts: Type[Kind]) -> Dict[str, Any]:

@@ -85,9 +85,7 @@ def messages() -> Tuple[Message, ...]:
     catalogue: List[Message] = []
     table = strict_yaml.load(rules_dir() / "messages.yaml").only(["messages"])
     for entry in table.tables("messages"):
-        entry.only(
-            ["id", "name", "regex", "stage", "seen", "fatal", "meaning", "do", "sources", "examples"],
-        )
+        entry.only(["id", "name", "regex", "stage", "seen", "fatal", "meaning", "do", "sources", "examples"])
         if entry["fatal"] not in (True, False, "unknown"):
             raise entry.error("'fatal' must be true, false or \"unknown\"", "fatal")
         if any(m.id == entry["id"] for m in catalogue):
@@ -131,9 +129,7 @@ def explain_line(line: str) -> Optional[Tuple[Message, Mapping[str, str]]]:
     return None
 
 
-def explain_log(
-    lines: Iterable[str], echoes: bool = False
-) -> Tuple[Tuple[Explained, ...], Tuple[Tuple[int, str], ...]]:
+def explain_log(lines: Iterable[str], echoes: bool = False) -> Tuple[Tuple[Explained, ...], Tuple[Tuple[int, str], ...]]:
     """(the messages of a log with their lines, in order of first appearance; unknown lines about the DLA).
 
     Args:

@@ -56,9 +56,7 @@ def nearest_ids(text: str, ids: Sequence[str]) -> Tuple[str, ...]:
     near = difflib.get_close_matches(text.strip().casefold(), by_fold, n=3, cutoff=0.75)
     numbered = _NUMBERED.fullmatch(text.strip().casefold())
     if numbered and not near:
-        family = [
-            (int(m[2]), name) for name in by_fold for m in [_NUMBERED.fullmatch(name)] if m and m[1] == numbered[1]
-        ]
+        family = [(int(m[2]), name) for name in by_fold for m in [_NUMBERED.fullmatch(name)] if m and m[1] == numbered[1]]
         near = [name for _, name in sorted(family, key=lambda one: abs(one[0] - int(numbered[2])))[:3]]
     return tuple(by_fold[name] for name in near)
 

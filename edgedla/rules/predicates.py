@@ -214,9 +214,7 @@ PREDICATES: Mapping[str, Predicate] = {
     "fails": Predicate(fails, ("fact",)),
     "holds": Predicate(holds, ("fact",)),
     "in_range": Predicate(in_range, ("fact", "min", "max")),
-    "kernel_group_fits": Predicate(
-        kernel_group_fits, ("max_banks", "bank_entries", "kernels", "published_max_banks"), ()
-    ),
+    "kernel_group_fits": Predicate(kernel_group_fits, ("max_banks", "bank_entries", "kernels", "published_max_banks"), ()),
     "lengths_or_line": Predicate(lengths_or_line, ("fact", "min", "max", "line")),
     "never": Predicate(never, (), ()),
     "none_of": Predicate(none_of, ("fact", "refused")),

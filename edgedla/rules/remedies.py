@@ -145,15 +145,7 @@ def fixes_markdown() -> str:
     ]
     for entry in all_entries().values():
         equality = entry.equality + (f": {entry.error}" if entry.error else "")
-        cells = (
-            f"`{entry.id}`",
-            entry.summary,
-            equality,
-            entry.use,
-            entry.helps,
-            entry.watch or "-",
-            ", ".join(entry.sources),
-        )
+        cells = (f"`{entry.id}`", entry.summary, equality, entry.use, entry.helps, entry.watch or "-", ", ".join(entry.sources))
         lines.append("| " + " | ".join(cell.replace("|", "/") for cell in cells) + " |")
     return "\n".join(lines) + "\n"
 

@@ -99,9 +99,7 @@ class Rule:
         for name in message_fields(case.message):
             if name not in facts:
                 facts[name] = case.parameters[name] if name in case.parameters else getattr(kind, name)
-        return case.message.format(
-            **{k: dims_text(v) if k.endswith("_dims") else _shown(v) for k, v in facts.items()}
-        ), facts
+        return case.message.format(**{k: dims_text(v) if k.endswith("_dims") else _shown(v) for k, v in facts.items()}), facts
 
 
 def _shows(kind: Kind, select: Mapping[str, Tuple[Any, ...]]) -> bool:
@@ -118,9 +116,7 @@ def _shown(value: Any) -> str:
     """Dims and kernels as 3x3, lists as "a, b", whole floats without their zero."""
     if isinstance(value, (tuple, list)):
         if value and all(isinstance(v, (int, float)) and not isinstance(v, bool) for v in value):
-            return (
-                "x".join(_shown(v) for v in value) if isinstance(value, tuple) else ", ".join(_shown(v) for v in value)
-            )
+            return "x".join(_shown(v) for v in value) if isinstance(value, tuple) else ", ".join(_shown(v) for v in value)
         # Among allowed formats ":" means a tensor for which the build names no format.
         return ", ".join(_shown(v) for v in value if v != ":") or "()"
     if isinstance(value, float):

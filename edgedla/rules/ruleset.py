@@ -96,9 +96,7 @@ class RuleSet:
                 fixes = ("static-shapes",) if why and any(has_no_shape(graph, t) for t in layer.inputs) else ()
                 findings.append(RuleFinding(unwritten(layer.name, layer.type, platform, why, fixes)))
             if platform.dla_unknown:
-                findings.append(
-                    RuleFinding(Finding("GEN000", "no-dla", layer.name, Effect.UNKNOWN, str(platform.no_dla)))
-                )
+                findings.append(RuleFinding(Finding("GEN000", "no-dla", layer.name, Effect.UNKNOWN, str(platform.no_dla))))
             verdict = verdict_on[kind] = verdict_of(layer.index, layer.name, findings, stage)
             verdicts.append(verdict)
         return tuple(verdicts)
@@ -113,12 +111,7 @@ class RuleSet:
         return verdicts
 
     def check_io(
-        self,
-        graph: LayerGraph,
-        platform: Platform,
-        precision: str,
-        mode: str,
-        formats: Optional[Mapping[str, str]] = None,
+        self, graph: LayerGraph, platform: Platform, precision: str, mode: str, formats: Optional[Mapping[str, str]] = None
     ) -> Tuple[Finding, ...]:
         """Findings on network inputs and outputs; `Finding.layer` is the tensor's name.
 
@@ -150,9 +143,7 @@ class RuleSet:
             findings += [f.finding for f in findings_of(pool, name, active, 1)]
         return tuple(sorted(findings, key=lambda f: ORDER[f.effect]))
 
-    def check_loadable(
-        self, weight_bytes: int, internal_bytes: int, platform: Platform, name: str = ""
-    ) -> Tuple[Finding, ...]:
+    def check_loadable(self, weight_bytes: int, internal_bytes: int, platform: Platform, name: str = "") -> Tuple[Finding, ...]:
         """Findings on one DLA subgraph: bytes of its weights, and of its tensors that are neither input nor output."""
         from edgedla.rules.io_kinds import Loadable
 
@@ -208,9 +199,7 @@ class RuleSet:
             for rule in load_file(self.folder / "layers" / f"{stem}.yaml", examples=True).rules:
                 other = by_id.get(rule.id) or next((r for r in by_id.values() if r.name == rule.name), None)
                 if other is not None:
-                    raise RuleError(
-                        f"the id {rule.id} or the name {rule.name} stands also at {other.where}", where=rule.where
-                    )
+                    raise RuleError(f"the id {rule.id} or the name {rule.name} stands also at {other.where}", where=rule.where)
                 by_id[rule.id] = rule
         return tuple(by_id[k] for k in sorted(by_id))
 

@@ -58,9 +58,7 @@ class Finding:
 
     def of_layer(self, layer: str) -> Finding:
         """The same finding about another layer."""
-        return Finding(
-            self.rule, self.rule_name, layer, self.effect, self.message, self.facts, self.sources, self.fixes
-        )
+        return Finding(self.rule, self.rule_name, layer, self.effect, self.message, self.facts, self.sources, self.fixes)
 
     def to_dict(self) -> Dict[str, Any]:
         return {

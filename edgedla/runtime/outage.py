@@ -49,9 +49,8 @@ class Outages:
             self._ended_s += lasted
             attempts, self._attempts = self._attempts, 0
         log.warning(
-            "%s: frames again after %s without (%d attempt%s)",
-            self._where, length(lasted), attempts, "s" * (attempts != 1),
-        )  # fmt: skip
+            "%s: frames again after %s without (%d attempt%s)", self._where, length(lasted), attempts, "s" * (attempts != 1)
+        )
 
     @property
     def seconds(self) -> float:

@@ -24,9 +24,13 @@ def bench_on_board(task: Task) -> Dict[str, Any]:
     batch = [f"--batch={task.settings.batch}"] if task.settings.batch else []
     with tempfile.TemporaryDirectory(prefix="edgedla-sweep-") as folder:
         measured = measure_on(
-            board_named(task.board), Path(task.model), Path(folder), what="edgedla sweep",
-            build=[f"--precision={task.precision}", f"--target={task.target}", *batch], wait_s=WAIT_S,
-        )  # fmt: skip
+            board_named(task.board),
+            Path(task.model),
+            Path(folder),
+            what="edgedla sweep",
+            build=[f"--precision={task.precision}", f"--target={task.target}", *batch],
+            wait_s=WAIT_S,
+        )
     rate = float(measured.result["throughput_qps"])
     return {
         "latency_us": round(float(measured.result["mean_ms"]) * 1000, 1),

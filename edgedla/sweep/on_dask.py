@@ -66,9 +66,14 @@ def run_on_dask(address: str, tasks: Sequence[Task], limits: Limits) -> Iterator
                     hint=f"start one where the board is reached: dask worker {address} --nthreads 1 --resources {name}=1",
                 )
             future = client.submit(
-                run_chunk, [t.to_dict() for t in part], limits, identity().text,
-                resources=resources or None, retries=ALLOWED_RETRIES, pure=False,
-            )  # fmt: skip
+                run_chunk,
+                [t.to_dict() for t in part],
+                limits,
+                identity().text,
+                resources=resources or None,
+                retries=ALLOWED_RETRIES,
+                pure=False,
+            )
             futures[future] = tuple(part)
         for future in distributed.as_completed(list(futures), loop=client.loop):
             # The status is no guide: a result is lost with its worker, and then computed again.
@@ -79,9 +84,10 @@ def run_on_dask(address: str, tasks: Sequence[Task], limits: Limits) -> Iterator
                 lost = any(kind in type(e).__name__ for kind in ("Cancelled", "CommClosed"))
                 if client.status != "running" or lost:
                     raise EnvironmentMissing(
-                        "the Dask scheduler went away, or another client cancelled the work", where=address,
+                        "the Dask scheduler went away, or another client cancelled the work",
+                        where=address,
                         hint="start it and give the same command again: the sweep goes on where it stopped",
-                    ) from e  # fmt: skip
+                    ) from e
                 raise EnvironmentMissing(f"the Dask workers failed: {described(e)}", where=address) from e
             yield from rows
             future.release()
@@ -134,6 +140,4 @@ def _distributed() -> Any:
     try:
         return importlib.import_module("distributed")
     except ImportError as e:
-        raise EnvironmentMissing(
-            f"dask.distributed cannot be imported: {e}", hint="pip install 'edgedla[sweep]'"
-        ) from e
+        raise EnvironmentMissing(f"dask.distributed cannot be imported: {e}", hint="pip install 'edgedla[sweep]'") from e

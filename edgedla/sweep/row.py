@@ -107,9 +107,7 @@ def rows_in(answer: object, tasks: Sequence[Task]) -> List[Row]:
     """A row for each task: the one that an answer from elsewhere holds, or an error's where it holds none."""
     found = {row["key"]: row for row in answer if is_row(row)} if isinstance(answer, list) else {}
     none = "the worker's answer has no row of it"
-    return [
-        {name: found[t.key][name] for name in COLUMNS} if t.key in found else new_row(t, "error", none) for t in tasks
-    ]
+    return [{name: found[t.key][name] for name in COLUMNS} if t.key in found else new_row(t, "error", none) for t in tasks]
 
 
 def error_row(task: Task, error: BaseException) -> Row:

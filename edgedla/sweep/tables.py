@@ -16,9 +16,17 @@ from edgedla.text.printable import cell, json_escaped
 
 _WHOLE = ("layers", "layers_dla", "layers_gpu", "layers_unknown", "macs", "regions", "regions_dropped", "transitions")
 _REAL = (
-    "share_layers_dla", "share_macs_dla", "latency_us", "period_us", "energy_mj", "gpu_latency_us",
-    "fixed_share_macs_dla", "fixed_latency_us", "fps", "gpu_fps",
-)  # fmt: skip
+    "share_layers_dla",
+    "share_macs_dla",
+    "latency_us",
+    "period_us",
+    "energy_mj",
+    "gpu_latency_us",
+    "fixed_share_macs_dla",
+    "fixed_latency_us",
+    "fps",
+    "gpu_fps",
+)
 
 
 def to_jsonl(rows: Sequence[Row]) -> str:

@@ -169,6 +169,15 @@ def tasks_of(
                 board = candidates[turn % len(candidates)] if candidates else None
                 turns[arguments["target"]] = turn + 1
                 yield Task(
-                    model, sha256, arguments["target"], arguments.get("jetpack"), arguments.get("trt"), label, precision,
-                    settings, version, identity().text, board,
-                )  # fmt: skip
+                    model,
+                    sha256,
+                    arguments["target"],
+                    arguments.get("jetpack"),
+                    arguments.get("trt"),
+                    label,
+                    precision,
+                    settings,
+                    version,
+                    identity().text,
+                    board,
+                )

@@ -61,9 +61,7 @@ class Worker:
         last_words = self._stderr_text()
         self.close()
         if rc == -signal.SIGKILL or "MemoryError" in last_words or "bad_alloc" in last_words:
-            return new_row(
-                task, "memory", f"its process was ended: above {self._limits.memory_mb} MB, or by the system"
-            )
+            return new_row(task, "memory", f"its process was ended: above {self._limits.memory_mb} MB, or by the system")
         how = f"signal {-rc} ({signal.Signals(-rc).name})" if rc < 0 else f"exit code {rc}"
         return new_row(
             task,
@@ -97,12 +95,13 @@ class Worker:
         # One thread per process: the pool of workers already uses all cores.
         one = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
         child = subprocess.Popen(
-            [sys.executable, "-m", "edgedla.sweep.child", str(os.getpid())], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            stderr=self._stderr, env={**os.environ, **one, "PYTHONPATH": path},
-        )  # fmt: skip
-        options: Dict[str, Any] = {
-            "memory_mb": self._limits.memory_mb, "keep": self._limits.keep, "folder": self._limits.folder,
-        }  # fmt: skip
+            [sys.executable, "-m", "edgedla.sweep.child", str(os.getpid())],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._stderr,
+            env={**os.environ, **one, "PYTHONPATH": path},
+        )
+        options: Dict[str, Any] = {"memory_mb": self._limits.memory_mb, "keep": self._limits.keep, "folder": self._limits.folder}
         assert child.stdin is not None
         child.stdin.write(json.dumps(options).encode("ascii") + b"\n")
         self._child = child
@@ -114,9 +113,7 @@ class Worker:
         until = time.monotonic() + self._limits.timeout_s if self._limits.timeout_s else None
         while b"\n" not in self._buffer:
             remaining_s = None if until is None else until - time.monotonic()
-            if remaining_s is not None and (
-                remaining_s <= 0 or not select.select([child.stdout], [], [], remaining_s)[0]
-            ):
+            if remaining_s is not None and (remaining_s <= 0 or not select.select([child.stdout], [], [], remaining_s)[0]):
                 return None
             data = os.read(child.stdout.fileno(), 1 << 20)
             if not data:

@@ -176,9 +176,7 @@ def known_mode(name: str, modes: Mapping[str, object]) -> Optional[str]:
 
 
 def _same(theirs: Tuple[Optional[float], ...], ours: Tuple[float, ...]) -> bool:
-    return len(theirs) == len(ours) and all(
-        a is not None and abs(a - b) <= SAME_CLOCK * b for a, b in zip(theirs, ours)
-    )
+    return len(theirs) == len(ours) and all(a is not None and abs(a - b) <= SAME_CLOCK * b for a, b in zip(theirs, ours))
 
 
 def _configured_caps(section: str) -> Mapping[int, float]:

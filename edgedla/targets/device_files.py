@@ -172,10 +172,7 @@ def _throttled_by(base: Path) -> Iterator[str]:
     """Types of the cooling devices that slow something down now. Fans are cooling devices too, but slow nothing down."""
     for state in sorted(glob.glob(str(base / "sys/class/thermal/cooling_device*/cur_state"))):
         kind = read_text(Path(state).parent / "type") or ""
-        if (
-            any(word in kind.lower() for word in ("throttle", "cpufreq", "devfreq"))
-            and (read_number(Path(state)) or 0) > 0
-        ):
+        if any(word in kind.lower() for word in ("throttle", "cpufreq", "devfreq")) and (read_number(Path(state)) or 0) > 0:
             yield kind
 
 

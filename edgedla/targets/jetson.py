@@ -24,13 +24,7 @@ FILES = {
     "compatible": ("proc/device-tree/compatible", "sys/firmware/devicetree/base/compatible"),
 }
 #: Devices that only a Jetson has. JetPack 5 and 6 have nvhost devices; 7 has nvmap and nvgpu.
-DEVICES = (
-    "dev/nvmap",
-    "dev/nvhost-*",
-    "dev/nvgpu",
-    "sys/devices/platform/*/*.nvdla0",
-    "sys/devices/platform/*/*/*.nvdla0",
-)
+DEVICES = ("dev/nvmap", "dev/nvhost-*", "dev/nvgpu", "sys/devices/platform/*/*.nvdla0", "sys/devices/platform/*/*/*.nvdla0")
 
 
 def root() -> Path:
@@ -52,11 +46,7 @@ def on_jetson(base: Optional[Path] = None) -> bool:
         # Searching /sys takes longer than the rest of a small check.
         return False
     named = "jetson" in (file_text(base, "model") or "").lower()
-    return (
-        named
-        or file_text(base, "nv_tegra_release") is not None
-        or any(glob.glob(str(base / pattern)) for pattern in DEVICES)
-    )
+    return named or file_text(base, "nv_tegra_release") is not None or any(glob.glob(str(base / pattern)) for pattern in DEVICES)
 
 
 def in_container(base: Path) -> bool:

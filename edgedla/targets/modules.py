@@ -11,18 +11,7 @@ from edgedla.io.data import rules_dir
 from edgedla.targets.platform import Module, PowerMode
 from edgedla.vocabulary import nearest
 
-_REQUIRED = (
-    "id",
-    "title",
-    "family",
-    "chip",
-    "dla_version",
-    "dla_cores",
-    "sram_kib",
-    "sram_shared",
-    "dram_gb_s",
-    "memory_gib",
-)
+_REQUIRED = ("id", "title", "family", "chip", "dla_version", "dla_cores", "sram_kib", "sram_shared", "dram_gb_s", "memory_gib")
 #: The module of a question that names none, where it is not asked on a Jetson.
 COMMON_TARGET = "agx-orin-64gb"
 #: Modules without a DLA that users ask for (NVIDIA's Jetson module specifications).
@@ -56,9 +45,10 @@ def modules() -> Mapping[str, Module]:
         for alias in module.aliases:
             if alias in called:
                 raise RuleError(
-                    f"{alias!r} is already a name of {called[alias]}", where=f"rules/targets/{name}.yaml: aliases",
+                    f"{alias!r} is already a name of {called[alias]}",
+                    where=f"rules/targets/{name}.yaml: aliases",
                     hint="a name stands for one module: remove it from one of the two",
-                )  # fmt: skip
+                )
             called[alias] = name
     return by_name
 

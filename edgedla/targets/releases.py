@@ -89,9 +89,7 @@ def release_for(module: Module, jetpack: Optional[str], trt: Optional[str]) -> R
         if len(carriers) == 1:
             row = carriers[0]
         else:
-            return Release(
-                version, dla_software=software.pop() if len(software) == 1 else None, note=_unlisted(version)
-            )
+            return Release(version, dla_software=software.pop() if len(software) == 1 else None, note=_unlisted(version))
     if version is None:
         version = row.trt
     elif listed is not None and not row.carries(listed):
@@ -101,9 +99,7 @@ def release_for(module: Module, jetpack: Optional[str], trt: Optional[str]) -> R
         )
     # A separate TensorRT package brings its own DLA compiler, so the JetPack's number would be wrong for it.
     observed = padded(row.trt)[:3] == padded(version)[:3]
-    return Release(
-        version, row.version, row.l4t, row.dla_software if observed else None, row.sources, note or _unlisted(version)
-    )
+    return Release(version, row.version, row.l4t, row.dla_software if observed else None, row.sources, note or _unlisted(version))
 
 
 def dla_answer(module: Module, release: Release) -> Tuple[str, str]:
@@ -118,10 +114,7 @@ def dla_answer(module: Module, release: Release) -> Tuple[str, str]:
         return row.answer, reason
     if jetpack is not None and module.family not in jetpack.families:
         of_family = [j.version for j in releases().jetpack if module.family in j.families]
-        return (
-            "no",
-            f"JetPack {jetpack.version} does not run on {module.title} (JetPack {of_family[0]} to {of_family[-1]} do)",
-        )
+        return ("no", f"JetPack {jetpack.version} does not run on {module.title} (JetPack {of_family[0]} to {of_family[-1]} do)")
     return "unknown", f"whether {module.title} has a usable DLA with TensorRT {release.trt_text} is not documented"
 
 
@@ -228,11 +221,7 @@ def _follows(version: Version, newest: Version) -> bool:
 def _unlisted(version: Version) -> str:
     """Whose rules answer for a release that is not listed; "" for a listed one."""
     listed = _nearest_listed(version)
-    return (
-        ""
-        if version[:3] == listed
-        else f"TensorRT {_text(version)} is not on record: the rules of {_text(listed)} answer"
-    )
+    return "" if version[:3] == listed else f"TensorRT {_text(version)} is not on record: the rules of {_text(listed)} answer"
 
 
 def _unknown(what: str, text: str, versions: Sequence[str]) -> UsageError:
@@ -274,9 +263,7 @@ def _jetpack(row: strict_yaml.Table) -> JetPack:
     if () in also:
         raise row.error("not a version", "also")
     software = row.text("dla_software") if "dla_software" in row else None
-    return JetPack(
-        row.text("version"), trt, also, row.texts("l4t"), row.texts("families"), software, row.texts("sources")
-    )
+    return JetPack(row.text("version"), trt, also, row.texts("l4t"), row.texts("families"), software, row.texts("sources"))
 
 
 def _dla(row: strict_yaml.Table) -> DlaRow:

@@ -66,7 +66,7 @@ def assert_fits(
     cost = limits.needs_cost or baseline is not None
     report = check(
         model, target=target, jetpack=jetpack, trt=trt, precision=precision, mode=mode, shapes=shapes, batch=batch, cost=cost
-    )  # fmt: skip
+    )
     faults: List[str] = list(limits.failures(report))
     if not gate.passes(report, fail_on):
         faults += _layers(report, fail_on) or ["the build without GPU fallback does not succeed"]

@@ -24,9 +24,7 @@ _USER = re.compile(r"[^\s\"'(@:]{1,200}:")
 #: Words longer than this are searched for no secret values: what stands behind a question mark is cut.
 _LONG = 2000
 #: `user-pw=...` of GStreamer's elements, and what cameras and services call their keys.
-SECRET_VALUE = re.compile(
-    r"(?i)([\w-]*(?:pass|pw|pwd|secret|token|key|auth|user)[\w-]*\s*[=:]\s*)(\"[^\"]*\"|[^\s&;,!\"']+)"
-)
+SECRET_VALUE = re.compile(r"(?i)([\w-]*(?:pass|pw|pwd|secret|token|key|auth|user)[\w-]*\s*[=:]\s*)(\"[^\"]*\"|[^\s&;,!\"']+)")
 
 
 def printable(name: str) -> str:

@@ -11,14 +11,19 @@ _FORMS = "edgedla.reports.shown"
 
 #: Ending -> format. The longest ending that fits wins.
 FORMAT_OF_ENDING: Mapping[str, str] = {
-    ".txt": "text", ".log": "text",
+    ".txt": "text",
+    ".log": "text",
     ".json": "json",
-    ".md": "markdown", ".markdown": "markdown",
-    ".sarif": "sarif", ".sarif.json": "sarif",
-    ".xml": "junit", ".junit": "junit",
-    ".html": "html", ".htm": "html",
+    ".md": "markdown",
+    ".markdown": "markdown",
+    ".sarif": "sarif",
+    ".sarif.json": "sarif",
+    ".xml": "junit",
+    ".junit": "junit",
+    ".html": "html",
+    ".htm": "html",
     ".csv": "csv",
-}  # fmt: skip
+}
 
 
 def form_of_file(path: str) -> str:

@@ -24,12 +24,7 @@ class DlaCheck:
     """
 
     def __init__(
-        self,
-        example_inputs: Inputs,
-        *,
-        say: Optional[Callable[[str], Any]] = None,
-        demand: bool = False,
-        **request: Any,
+        self, example_inputs: Inputs, *, say: Optional[Callable[[str], Any]] = None, demand: bool = False, **request: Any
     ) -> None:
         """Args:
         say: takes the answer in a few lines, for example `print` or a logger's method; None says nothing.

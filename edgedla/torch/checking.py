@@ -79,7 +79,7 @@ def assert_dla(
     """
     report = check(
         module, example_inputs, target=target, jetpack=jetpack, trt=trt, precision=precision, mode=mode, exporter=exporter
-    )  # fmt: skip
+    )
     offences = _offences(report, max_loadables, max_gpu_layers, gpu)
     if offences:
         raise NotOnDla("\n".join((f"{type(module).__name__} on {report.platform.module.title}:", *offences)), report)

@@ -12,9 +12,7 @@ _ERROR_CHARACTERS = 300
 _CAUSES = 8
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 #: Dynamo's exporter needs every size, or a condition on it, before it runs; TorchScript's writes what the example made of it.
-_OF_THE_DATA = (
-    "a size depends on the data, as in a detector's decoding: use the torchscript exporter, or leave the decoding out"
-)
+_OF_THE_DATA = "a size depends on the data, as in a detector's decoding: use the torchscript exporter, or leave the decoding out"
 _HINT = "try the other exporter, or look at torch.onnx.export's own message"
 
 

@@ -179,15 +179,16 @@ def _torchscript(
         with paths, recorder:
             torch.onnx.export(
                 module, args, stream, dynamo=False, opset_version=opset, input_names=list(names), do_constant_folding=True
-            )  # fmt: skip
+            )
     except RAISED_BY_OWN_CODE as e:
         raise export_failure(e, recorder.calls[-1] if recorder.calls else None) from e
     model = onnx.load_model_from_string(stream.getvalue())
     if recorder.autocast:
         raise UsageError(
-            f"{type(module).__name__} computes under autocast", allowed="a forward in FP32",
+            f"{type(module).__name__} computes under autocast",
+            allowed="a forward in FP32",
             hint="leave torch.autocast, or take the module by accelerator.unwrap_model(module, keep_fp32_wrapper=False)",
-        )  # fmt: skip
+        )
     call_of = _unmark(model)
     read_directly(model)
     for node in model.graph.node:

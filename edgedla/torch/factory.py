@@ -35,9 +35,7 @@ def file_of_factory(text: str) -> str:
     return f"{text.partition(':')[2]}.onnx"
 
 
-def onnx_of_factory(
-    text: str, shapes: Optional[Mapping[str, Sequence[int]]] = None, batch: Optional[int] = None
-) -> bytes:
+def onnx_of_factory(text: str, shapes: Optional[Mapping[str, Sequence[int]]] = None, batch: Optional[int] = None) -> bytes:
     """The serialised ONNX model of the factory's module.
 
     The factory is called without arguments and returns a module, or (module, example inputs). A subclass of nn.Module is a
@@ -62,9 +60,7 @@ def onnx_of_factory(
         made = _of_library(text, library, torch) if library else _made(text, torch)
     module, inputs = made if isinstance(made, tuple) and len(made) == 2 else (made, None)
     if not isinstance(module, torch.nn.Module):
-        raise UsageError(
-            f"it gives {type(module).__name__}", where=text, allowed="an nn.Module, or (nn.Module, example inputs)"
-        )
+        raise UsageError(f"it gives {type(module).__name__}", where=text, allowed="an nn.Module, or (nn.Module, example inputs)")
     from edgedla.torch.exporting import forward_inputs, to_onnx
 
     if inputs is not None and not shapes:
@@ -89,9 +85,7 @@ def _of_library(text: str, match: Any, torch: Any) -> Any:
         package = importlib.import_module(library)
     except Exception as e:
         # Not only where it is missing: made for another PyTorch, it fails.
-        raise EnvironmentMissing(
-            f"cannot import {library}: {e}", where=text, hint=f"pip install torch {library}"
-        ) from e
+        raise EnvironmentMissing(f"cannot import {library}: {e}", where=text, hint=f"pip install torch {library}") from e
     models = package if library == "timm" else package.models
     known = models.list_models()
     plain = name.partition(".")[0] if library == "timm" else name.lower()
@@ -136,9 +130,7 @@ def _made(text: str, torch: Any) -> Any:
         raise ModelError(f"{name} cannot be imported: {type(e).__name__}: {e}", where=text) from e
     for part in attribute.split("."):
         if not hasattr(value, part):
-            raise UsageError(
-                f"{name} has no {attribute}", where=text, allowed=", ".join(_functions(value)[:12]) or None
-            )
+            raise UsageError(f"{name} has no {attribute}", where=text, allowed=", ".join(_functions(value)[:12]) or None)
         value = getattr(value, part)
     if isinstance(value, torch.nn.Module):
         return value
@@ -166,9 +158,10 @@ def example_from_shapes(
     """
     if not shapes:
         raise UsageError(
-            "the factory gives a module without example inputs", where=text,
+            "the factory gives a module without example inputs",
+            where=text,
             hint="give their sizes with --shapes 1x3x224x224, or let the factory return (module, inputs)",
-        )  # fmt: skip
+        )
     from edgedla.torch.exporting import forward_inputs
 
     if set(shapes) == {""}:

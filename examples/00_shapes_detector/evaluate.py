@@ -37,11 +37,7 @@ def main() -> None:
         for folder in a.artifacts:
             artifact = load_artifact(folder)
             # What TensorRT built runs on the Jetson that it was built on.
-            answer = (
-                HostSession(artifact).run_arrays
-                if artifact.simulated
-                else device_network(artifact, str(folder), stack).run
-            )
+            answer = HostSession(artifact).run_arrays if artifact.simulated else device_network(artifact, str(folder), stack).run
             basis = "simulated" if artifact.simulated else "measured"
             runs.append(
                 (
@@ -60,9 +56,7 @@ def compare(runs: List[Tuple[str, Callable[[np.ndarray], List[np.ndarray]]]], co
     print(f"{'':40}{'mAP50':>8}{'mAP50-95':>10}{'F1':>8}")
     for name, run in runs:
         found = [
-            decode_dfl(
-                run(network_input(frame)[None]), BoxSettings(frame.shape[:2], OPTIONS, labels=CLASSES), reg_max=8
-            )
+            decode_dfl(run(network_input(frame)[None]), BoxSettings(frame.shape[:2], OPTIONS, labels=CLASSES), reg_max=8)
             for frame, _, _ in frames
         ]
         result = evaluate(found, truths, len(CLASSES))

@@ -116,9 +116,7 @@ def video(seed: int, frames: int, size: int = 480):
                 speed[i, 0] *= -1
             if not s.half < cy < size - s.half:
                 speed[i, 1] *= -1
-            moved.append(
-                s._replace(cx=float(np.clip(cx, 0, size)), cy=float(np.clip(cy, 0, size)), angle=s.angle + spin[i])
-            )
+            moved.append(s._replace(cx=float(np.clip(cx, 0, size)), cy=float(np.clip(cy, 0, size)), angle=s.angle + spin[i]))
         shapes = moved
         noise = rng.normal(0, 3, (size, size, 1))
         yield draw((base + noise).astype(np.float32), shapes)

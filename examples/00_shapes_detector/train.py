@@ -120,10 +120,7 @@ def loss_of(outputs, flat) -> torch.Tensor:
             left = goal.long()
             frac = goal - left
             logp = dist.log_softmax(-1)
-            dfl = -(
-                logp.gather(-1, left[..., None])[..., 0] * (1 - frac)
-                + logp.gather(-1, left[..., None] + 1)[..., 0] * frac
-            )
+            dfl = -(logp.gather(-1, left[..., None])[..., 0] * (1 - frac) + logp.gather(-1, left[..., None] + 1)[..., 0] * frac)
             got = (dist.softmax(-1) * project).sum(-1)
             inter = (torch.minimum(got, goal)[:, :2] + torch.minimum(got, goal)[:, 2:]).prod(-1)
             area = lambda d: (d[:, 0] + d[:, 2]) * (d[:, 1] + d[:, 3])  # noqa: E731
@@ -165,18 +162,27 @@ def main() -> None:
             print(f"step {step + 1} loss {history[-1]['loss']} {time.time() - started:.0f} s", flush=True)
     model.eval().cpu()
     names = ["raw_s8", "raw_s16"]
-    torch.onnx.export(model, torch.zeros(1, 3, SIZE, SIZE), a.out, input_names=["images"], output_names=names,
-                      opset_version=13, dynamo=False)  # fmt: skip
+    torch.onnx.export(
+        model, torch.zeros(1, 3, SIZE, SIZE), a.out, input_names=["images"], output_names=names, opset_version=13, dynamo=False
+    )
     # Ultralytics' form: `edgedla run` names the boxes by it.
     made = onnx.load(a.out)
     made.metadata_props.add(key="names", value=str(dict(enumerate(CLASSES))))
     onnx.save(made, a.out)
     log = {
         "command": f"python train.py --device {a.device} --steps {a.steps} --batch {a.batch} --seed {a.seed}",
-        "torch": torch.__version__, "device": a.device, "threads": torch.get_num_threads(), "parameters": parameters,
-        "frames": a.steps * a.batch, "seconds": round(time.time() - started, 1), "classes": CLASSES, "strides": STRIDES,
-        "reg_max": REG_MAX, "input": [1, 3, SIZE, SIZE], "loss": history,
-    }  # fmt: skip
+        "torch": torch.__version__,
+        "device": a.device,
+        "threads": torch.get_num_threads(),
+        "parameters": parameters,
+        "frames": a.steps * a.batch,
+        "seconds": round(time.time() - started, 1),
+        "classes": CLASSES,
+        "strides": STRIDES,
+        "reg_max": REG_MAX,
+        "input": [1, 3, SIZE, SIZE],
+        "loss": history,
+    }
     with open(a.log, "w", encoding="utf-8") as f:
         json.dump(log, f, indent=1)
         f.write("\n")

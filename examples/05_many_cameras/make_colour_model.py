@@ -20,8 +20,10 @@ def main() -> None:
         helper.make_node("AveragePool", ["p1"], ["p2"], name="pool2", kernel_shape=[4, 4], strides=[4, 4]),
         helper.make_node("Conv", ["p2", "w"], ["scores"], name="compare"),
     ]
-    values = [helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, s) for n, s in
-              (("image", [1, 3, 32, 32]), ("scores", [1, 3, 1, 1]))]  # fmt: skip
+    values = [
+        helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, s)
+        for n, s in (("image", [1, 3, 32, 32]), ("scores", [1, 3, 1, 1]))
+    ]
     graph = helper.make_graph(nodes, "colour", values[:1], values[1:], [numpy_helper.from_array(weights, "w")])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
     onnx.checker.check_model(model)

@@ -59,14 +59,15 @@ def start() -> None:
     )
     if os.geteuid() == 0:
         os.makedirs("/run/sshd", mode=0o755, exist_ok=True)
-    sshd = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin") or sys.exit(
-        "no sshd: apt install openssh-server"
-    )
+    sshd = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin") or sys.exit("no sshd: apt install openssh-server")
     with open(BOARD / "sshd.log", "wb") as log:
         server = subprocess.Popen(
             ["timeout", "600", sshd, "-D", "-e", "-f", str(BOARD / "sshd_config")],
-            stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
-        )  # fmt: skip
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
     (BOARD / "pid").write_text(str(server.pid))
     for _ in range(200):
         with socket.socket() as s:

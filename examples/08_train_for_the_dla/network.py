@@ -30,11 +30,16 @@ class Block(nn.Module):
         wide = channels * expansion
         self.shortcut = stride == 1 and channels == out
         self.body = nn.Sequential(
-            nn.Conv2d(channels, wide, 1, bias=False), nn.BatchNorm2d(wide), act(),
-            nn.Conv2d(wide, wide, 3, stride, 1, groups=wide, bias=False), nn.BatchNorm2d(wide), act(),
+            nn.Conv2d(channels, wide, 1, bias=False),
+            nn.BatchNorm2d(wide),
+            act(),
+            nn.Conv2d(wide, wide, 3, stride, 1, groups=wide, bias=False),
+            nn.BatchNorm2d(wide),
+            act(),
             Gate(wide),
-            nn.Conv2d(wide, out, 1, bias=False), nn.BatchNorm2d(out),
-        )  # fmt: skip
+            nn.Conv2d(wide, out, 1, bias=False),
+            nn.BatchNorm2d(out),
+        )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return x + self.body(x) if self.shortcut else self.body(x)
@@ -49,9 +54,14 @@ class Network(nn.Module):
     """
 
     def __init__(
-        self, width: float = 0.5, depth: int = 2, classes: int = 24, act: type = nn.Hardswish, expansion: int = 4,
+        self,
+        width: float = 0.5,
+        depth: int = 2,
+        classes: int = 24,
+        act: type = nn.Hardswish,
+        expansion: int = 4,
         dropout: float = 0.1,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__()
         sizes: Tuple[int, ...] = tuple(max(8, int(c * width) // 8 * 8) for c in (16, 32, 64, 128))
         layers = [nn.Conv2d(3, sizes[0], 3, 1, 1, bias=False), nn.BatchNorm2d(sizes[0]), act()]

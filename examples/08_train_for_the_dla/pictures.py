@@ -20,16 +20,18 @@ MEAN, DEVIATION = 127.5, 64.0
 def distances(u: np.ndarray, v: np.ndarray) -> np.ndarray:
     """Signed distance of each point to each shape's border, below 0 inside: (SHAPES, ...)."""
     radius, angle = np.hypot(u, v), np.arctan2(v, u)
-    return np.stack([
-        radius - 0.9,
-        np.maximum(abs(u), abs(v)) - 0.75,
-        abs(u) + abs(v) - 1.05,
-        np.maximum(abs(u) * 0.87 + v * 0.5, -v) - 0.5,
-        np.minimum(np.maximum(abs(u) - 0.3, abs(v) - 0.95), np.maximum(abs(u) - 0.95, abs(v) - 0.3)),
-        np.maximum(abs(u) - 0.4, abs(v) - 1.0),
-        radius - (0.7 + 0.28 * np.cos(5 * angle)),
-        np.maximum(radius - 0.9, 0.65 - np.hypot(u - 0.5, v)),
-    ])  # fmt: skip
+    return np.stack(
+        [
+            radius - 0.9,
+            np.maximum(abs(u), abs(v)) - 0.75,
+            abs(u) + abs(v) - 1.05,
+            np.maximum(abs(u) * 0.87 + v * 0.5, -v) - 0.5,
+            np.minimum(np.maximum(abs(u) - 0.3, abs(v) - 0.95), np.maximum(abs(u) - 0.95, abs(v) - 0.3)),
+            np.maximum(abs(u) - 0.4, abs(v) - 1.0),
+            radius - (0.7 + 0.28 * np.cos(5 * angle)),
+            np.maximum(radius - 0.9, 0.65 - np.hypot(u - 0.5, v)),
+        ]
+    )
 
 
 def make(count: int, seed: int) -> Tuple[np.ndarray, np.ndarray]:

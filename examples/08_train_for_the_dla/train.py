@@ -79,10 +79,17 @@ def stop_at_nan(module: nn.Module, inputs: Any, classes: Any, teacher: Optional[
 
 
 def epoch_of(
-    module: nn.Module, batches: Batches, number: int, optimizer: Any, schedule: Any, accelerator: Accelerator,
-    teacher: Optional[nn.Module] = None, after_step: Optional[Callable[[], None]] = None, detect_nan: bool = False,
+    module: nn.Module,
+    batches: Batches,
+    number: int,
+    optimizer: Any,
+    schedule: Any,
+    accelerator: Accelerator,
+    teacher: Optional[nn.Module] = None,
+    after_step: Optional[Callable[[], None]] = None,
+    detect_nan: bool = False,
     local_steps: int = 1,
-) -> float:  # fmt: skip
+) -> float:
     """Trains one epoch. Returns the mean loss over all processes.
 
     With `detect_nan` each step waits for its loss; the first that is not finite is run again to find the place. With
@@ -156,9 +163,16 @@ class Progress:
         self.accelerator.wait_for_everyone()
 
     def train(
-        self, module: nn.Module, batches: Batches, epochs: int, rate: float, decay: float,
-        validate: Optional[Callable[[nn.Module], np.ndarray]] = None, mask: Optional[sparse.Mask] = None, **more: Any,
-    ) -> nn.Module:  # fmt: skip
+        self,
+        module: nn.Module,
+        batches: Batches,
+        epochs: int,
+        rate: float,
+        decay: float,
+        validate: Optional[Callable[[nn.Module], np.ndarray]] = None,
+        mask: Optional[sparse.Mask] = None,
+        **more: Any,
+    ) -> nn.Module:
         parts = self.accelerator
         optimizer = torch.optim.AdamW(module.parameters(), rate, weight_decay=decay)
         steps = max(epochs * len(batches) // parts.gradient_accumulation_steps, 1)
@@ -188,12 +202,8 @@ class Progress:
             seconds = time.perf_counter() - start
             if not np.isfinite(loss):
                 # What was saved before this epoch stays: with these weights every later epoch would be lost too.
-                raise SystemExit(
-                    f"{self.folder.name} {number + 1}: the loss is not finite; --detect-nan finds the place"
-                )
-            parts.print(
-                f"{self.folder.name} {number + 1}/{epochs}: loss {loss:.4f}, {len(batches.x) / seconds:.0f} pictures/s"
-            )
+                raise SystemExit(f"{self.folder.name} {number + 1}: the loss is not finite; --detect-nan finds the place")
+            parts.print(f"{self.folder.name} {number + 1}/{epochs}: loss {loss:.4f}, {len(batches.x) / seconds:.0f} pictures/s")
             if validate is not None and average is not None:
                 with average.in_place():
                     self._keep(parts.unwrap_model(prepared), validate, number + 1)
@@ -236,11 +246,13 @@ def main() -> None:
     given = arguments()
     hook = DDPCommunicationHookType(given.compress)
     accelerator = Accelerator(
-        mixed_precision=given.mixed_precision, gradient_accumulation_steps=given.accumulate,
-        kwargs_handlers=[DistributedDataParallelKwargs(comm_hook=hook, bucket_cap_mb=given.bucket_mb)], step_scheduler_with_optimizer=True,
+        mixed_precision=given.mixed_precision,
+        gradient_accumulation_steps=given.accumulate,
+        kwargs_handlers=[DistributedDataParallelKwargs(comm_hook=hook, bucket_cap_mb=given.bucket_mb)],
+        step_scheduler_with_optimizer=True,
         # --batch is of all processes: otherwise each of them steps the schedule once per process.
         dataloader_config=DataLoaderConfiguration(split_batches=True),
-    )  # fmt: skip
+    )
     if accelerator.num_processes > 1 and accelerator.device.type == "cpu":
         if given.sync_bn:
             raise SystemExit("--sync-bn: PyTorch's SyncBatchNorm needs GPUs")
@@ -273,18 +285,23 @@ def main() -> None:
     rounded = Progress(accelerator, given.out / "qat")
     rounded.begins_with(keeping.digest(trained))
     qat = rounded.train(
-        prepared, batches, given.qat_epochs, given.qat_rate, 0.0, teacher=teacher, mask=mask, **more,
+        prepared,
+        batches,
+        given.qat_epochs,
+        given.qat_rate,
+        0.0,
+        teacher=teacher,
+        mask=mask,
+        **more,
         validate=lambda module: validation(module, x[count:], y[count:], batches),
-    )  # fmt: skip
+    )
     # The figure that is published is the artifact's own, to the last picture.
     int8 = top1(AsBuilt(qat), held, classes, batches)
     if accelerator.is_main_process:
         export_qat(qat).save(given.out)
         np.savez(given.out / "held_out.npz", x=pictures.scaled(held), labels=classes)
         (given.out / "result.json").write_text(json.dumps({"fp32": fp32, "int8": int8}) + "\n")
-    accelerator.print(
-        f"top-1 on {len(held)} held-out pictures: FP32 {fp32:.4f}, INT8 as the DLA computes it {int8:.4f}"
-    )
+    accelerator.print(f"top-1 on {len(held)} held-out pictures: FP32 {fp32:.4f}, INT8 as the DLA computes it {int8:.4f}")
     accelerator.end_training()
 
 
@@ -310,15 +327,11 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--rate", type=float, default=3e-3)
     parser.add_argument("--qat-rate", type=float, default=1.5e-3)
     parser.add_argument("--distill", action="store_true", help="QAT also learns from the FP32 network's answers")
-    parser.add_argument(
-        "--sparse", action="store_true", help="QAT with 2:4 sparse weights, for `build --sparsity enable`"
-    )
+    parser.add_argument("--sparse", action="store_true", help="QAT with 2:4 sparse weights, for `build --sparsity enable`")
     parser.add_argument("--mixed-precision", choices=("no", "bf16", "fp16"), default="no")
     parser.add_argument("--channels-last", action="store_true")
     parser.add_argument("--compile", action="store_true")
-    parser.add_argument(
-        "--detect-nan", action="store_true", help="stop at the first loss that is not finite, with its place"
-    )
+    parser.add_argument("--detect-nan", action="store_true", help="stop at the first loss that is not finite, with its place")
     parser.add_argument("--bucket-mb", type=int, default=25, help="gradients that DDP sends together")
     parser.add_argument("--compress", choices=("no", "fp16", "bf16", "power_sgd"), default="no", help="DDP's gradients")
     return parser.parse_args()

@@ -81,9 +81,8 @@ def study_of(given: argparse.Namespace) -> optuna.Study:
     """The study in the storage, begun where there is none."""
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     return optuna.create_study(
-        study_name="dla", storage=storage_of(given.storage), load_if_exists=True,
-        directions=["maximize", "minimize", "minimize"],
-    )  # fmt: skip
+        study_name="dla", storage=storage_of(given.storage), load_if_exists=True, directions=["maximize", "minimize", "minimize"]
+    )
 
 
 def work(given: argparse.Namespace) -> int:
@@ -135,9 +134,7 @@ def over_dask(given: argparse.Namespace) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument(
-        "--trials", type=int, default=20, help="complete ones in all, with those that stand in the storage"
-    )
+    parser.add_argument("--trials", type=int, default=20, help="complete ones in all, with those that stand in the storage")
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--storage", default="search.journal", help="a file, or a database's address")
     parser.add_argument("--target", default="agx-orin-64gb")

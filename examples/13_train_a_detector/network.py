@@ -104,10 +104,7 @@ def loss_of(outputs: Tuple[torch.Tensor, ...], boxes: torch.Tensor) -> torch.Ten
     goal = goal[positive]
     left = goal.long()
     part = goal - left
-    dfl = -(
-        chances.gather(-1, left[..., None])[..., 0] * (1 - part)
-        + chances.gather(-1, left[..., None] + 1)[..., 0] * part
-    )
+    dfl = -(chances.gather(-1, left[..., None])[..., 0] * (1 - part) + chances.gather(-1, left[..., None] + 1)[..., 0] * part)
     got = (chances.exp() * bins).sum(-1)
     inner = torch.minimum(got, goal)
     both = (inner[:, 0] + inner[:, 2]) * (inner[:, 1] + inner[:, 3])

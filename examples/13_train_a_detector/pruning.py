@@ -36,10 +36,14 @@ def narrower(module: nn.Module, one: torch.Tensor, ratio: float, kept: List[nn.M
         if isinstance(part, nn.Conv2d) and part.out_channels > MULTIPLE and part not in ignored
     }
     torch_pruning.pruner.BasePruner(
-        made, one, torch_pruning.importance.GroupMagnitudeImportance(p=2), ignored_layers=ignored, pruning_ratio=0.0,
+        made,
+        one,
+        torch_pruning.importance.GroupMagnitudeImportance(p=2),
+        ignored_layers=ignored,
+        pruning_ratio=0.0,
         # Half a channel more, because the library rounds down.
         pruning_ratio_dict={part: 1 - (count + 0.5) / part.out_channels for part, count in remaining.items()},
-    ).step()  # fmt: skip
+    ).step()
     return made
 
 

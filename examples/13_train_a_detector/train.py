@@ -116,9 +116,7 @@ class Accuracy:
         return {"map": self.metric.figure(values), "interval_95": list(self.metric.interval(values))}
 
 
-def train(
-    module: nn.Module, part: Device, accuracy: Accuracy, epochs: int, rate: float, given: Any, what: str
-) -> nn.Module:
+def train(module: nn.Module, part: Device, accuracy: Accuracy, epochs: int, rate: float, given: Any, what: str) -> nn.Module:
     """The averaged module of the epoch with the best mAP; with 0 epochs the module that came."""
     average = Average(module)
     best, kept = -1.0, copy.deepcopy(average.module.state_dict())
@@ -161,20 +159,13 @@ def main() -> None:
     one = torch.zeros(1, 3, given.size, given.size)
     report = assert_dla(module, one, target=given.target, precision="int8", max_loadables=1)
     time_us = predicted_us(module, one, given.target)
-    print(
-        f"{report.totals.layers_dla} layers on the DLA in {report.totals.regions} loadable; predicted {time_us} us per frame"
-    )
+    print(f"{report.totals.layers_dla} layers on the DLA in {report.totals.regions} loadable; predicted {time_us} us per frame")
     if given.prune < 1:
         tried = ratio_for(module, one, given.target, given.prune, ends(module))
         print("predicted by share of channels taken away: " + ", ".join(f"{r:.1f}: {us:.0f} us" for r, us in tried))
     part, held = (Device(data.load(given.data, name, given.size), given.device) for name in ("train", "val"))
     accuracy = Accuracy(held, given.size)
-    result: Dict[str, Any] = {
-        "pictures": len(part.x),
-        "held_out": len(held.x),
-        "predicted_us": time_us,
-        "seed": given.seed,
-    }
+    result: Dict[str, Any] = {"pictures": len(part.x), "held_out": len(held.x), "predicted_us": time_us, "seed": given.seed}
     trained = train(module.to(given.device), part, accuracy, given.epochs, given.rate, given, "FP32")
     result["fp32"] = accuracy.told(accuracy.values(trained))
     if given.prune < 1:
@@ -227,9 +218,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--prune", type=float, default=1, help="take channels away until the predicted time is this share, and train on"
     )
-    parser.add_argument(
-        "--detect-nan", action="store_true", help="stop at the first loss that is not finite, with its place"
-    )
+    parser.add_argument("--detect-nan", action="store_true", help="stop at the first loss that is not finite, with its place")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     return parser.parse_args()
 

@@ -74,9 +74,13 @@ def build_serialized_network(self: Any, network: Any, config: Any) -> Any:
     module.script.inspector = {"Layers": layers, "Bindings": [*module.script.inputs, *module.script.outputs]}
     module.script.engine_formats = _formats(network)
     engine = {
-        "onnx": base64.b64encode(PARSED["data"]).decode("ascii"), "nodes": nodes, "inputs": module.script.inputs,
-        "outputs": module.script.outputs, "formats": module.script.engine_formats, "inspector": module.script.inspector,
-    }  # fmt: skip
+        "onnx": base64.b64encode(PARSED["data"]).decode("ascii"),
+        "nodes": nodes,
+        "inputs": module.script.inputs,
+        "outputs": module.script.outputs,
+        "formats": module.script.engine_formats,
+        "inspector": module.script.inspector,
+    }
     memory._bytes = json.dumps(engine).encode()
     return memory
 
@@ -102,9 +106,7 @@ def _format_of(tensor: Any) -> str:
 def _formats(network: Any) -> Dict[str, str]:
     """Border tensors that are not LINEAR."""
     names = (*module.script.inputs, *module.script.outputs)
-    formats = {
-        n: _format_of(network._tensors[n]) for n in names if network._tensors[n].__dict__.get("_allowed_formats")
-    }
+    formats = {n: _format_of(network._tensors[n]) for n in names if network._tensors[n].__dict__.get("_allowed_formats")}
     return {name: form for name, form in formats.items() if form != "LINEAR"}
 
 

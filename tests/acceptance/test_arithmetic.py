@@ -64,14 +64,8 @@ def test_times_show_which_form_is_faster(trtexec: Path, tmp_path: Path, monkeypa
     monkeypatch.setattr(arithmetic, "installed_version", lambda: "11.4.1")
     context = Context(str(tmp_path), str(tmp_path), False, "")
     seen = {f.name: f.seen for f in arithmetic.arithmetic(context)}
-    assert (seen["int8 Q/DQ"], seen["int8 Q/DQ with fallback"]) == (
-        "refused",
-        "built, 0.5 ms, 0 of 2 convolutions on the GPU",
-    )
-    assert (seen["int8 Q/DQ against fp16"], seen["uint8 Q/DQ against fp16"]) == (
-        "10.00 times as fast",
-        "1.00 times as fast",
-    )
+    assert (seen["int8 Q/DQ"], seen["int8 Q/DQ with fallback"]) == ("refused", "built, 0.5 ms, 0 of 2 convolutions on the GPU")
+    assert (seen["int8 Q/DQ against fp16"], seen["uint8 Q/DQ against fp16"]) == ("10.00 times as fast", "1.00 times as fast")
     monkeypatch.setenv("OTHERS", "CONVOLUTION: conv1")
     seen = {f.name: f.seen for f in arithmetic.arithmetic(context)}
     assert seen["int8 Q/DQ with fallback"] == "built, 0.5 ms, 1 of 2 convolutions on the GPU"

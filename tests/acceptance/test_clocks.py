@@ -50,9 +50,7 @@ def test_clocks_are_restored_when_the_measurement_fails(jetson_clocks: Path) -> 
     assert calls(jetson_clocks)[-1] == "--restore"
 
 
-def test_a_failed_clock_restore_is_logged_and_can_be_retried(
-    jetson_clocks: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_failed_clock_restore_is_logged_and_can_be_retried(jetson_clocks: Path, caplog: pytest.LogCaptureFixture) -> None:
     with locked(jetson_clocks):
         (jetson_clocks / "exit").write_text("1")
     assert "locked still" in caplog.text

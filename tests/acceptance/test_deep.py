@@ -83,9 +83,7 @@ def on_board(libraries: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     popen = process.subprocess.Popen
 
     def short(command: Any, **how: Any) -> Any:
-        return popen(
-            [sys.executable, "-c", SHORT, *command[3:]] if "edgedla.acceptance.child" in command else command, **how
-        )
+        return popen([sys.executable, "-c", SHORT, *command[3:]] if "edgedla.acceptance.child" in command else command, **how)
 
     monkeypatch.setattr(process.subprocess, "Popen", short)
     for name, step in STEPS.items():
@@ -100,9 +98,13 @@ def on_board(libraries: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
             (root / name).write_text(text)
         paths = os.pathsep.join([str(libraries), *(p for p in sys.path if p)])
         for name, value in {
-            "EDGEDLA_ROOT": str(root), "PYTHONPATH": paths, "LD_LIBRARY_PATH": str(libraries),
-            "FAKE_TENSORRT_RELEASE": release, "XDG_CACHE_HOME": str(tmp_path / "cache"), **how.pop("environment", {}),
-        }.items():  # fmt: skip
+            "EDGEDLA_ROOT": str(root),
+            "PYTHONPATH": paths,
+            "LD_LIBRARY_PATH": str(libraries),
+            "FAKE_TENSORRT_RELEASE": release,
+            "XDG_CACHE_HOME": str(tmp_path / "cache"),
+            **how.pop("environment", {}),
+        }.items():
             monkeypatch.setenv(name, value)
         report = run_steps(tmp_path / "run", **{"quick": True, **how})
         jsonschema.validate(report, schema("edgedla.acceptance"))
@@ -188,9 +190,12 @@ def programs(tmp_path: Path) -> Dict[str, str]:
         (folder / name).write_text(head + code)
         (folder / name).chmod(0o755)
     return {
-        "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}", "TRTEXEC": str(folder / "trtexec"),
-        "FAKE_SANDBOX": str(tmp_path / "sandbox.txt"), "FAKE_BUILD_S": "0.4", "FAKE_CLOCKS": str(tmp_path / "clocks.txt"),
-    }  # fmt: skip
+        "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}",
+        "TRTEXEC": str(folder / "trtexec"),
+        "FAKE_SANDBOX": str(tmp_path / "sandbox.txt"),
+        "FAKE_BUILD_S": "0.4",
+        "FAKE_CLOCKS": str(tmp_path / "clocks.txt"),
+    }
 
 
 @pytest.mark.slow
@@ -226,9 +231,7 @@ def test_a_full_run_covers_builds_faults_scripts_sandbox_and_container(
 
 @pytest.mark.slow
 def test_times_of_operators_fit_the_cost_model(
-    on_board: Callable[..., Dict[str, Any]],
-    programs: Dict[str, str],
-    tmp_path: Path,
+    on_board: Callable[..., Dict[str, Any]], programs: Dict[str, str], tmp_path: Path
 ) -> None:
     tegrastats = tmp_path / "root/usr/bin/tegrastats"
     tegrastats.parent.mkdir(parents=True)
@@ -257,18 +260,7 @@ def test_times_of_operators_fit_the_cost_model(
     assert len(models) == len(LADDER)
     fitted = tmp_path / "fitted.json"
     done = CliRunner().invoke(
-        main,
-        [
-            "costs",
-            "fit",
-            *models,
-            "--evidence",
-            str(learned.folder / "profile.json"),
-            "-o",
-            str(fitted),
-            "--format",
-            "json",
-        ],
+        main, ["costs", "fit", *models, "--evidence", str(learned.folder / "profile.json"), "-o", str(fitted), "--format", "json"]
     )
     assert done.exit_code == 0, done.exception
     dla = next(e for e in json.loads(done.stdout)["engines"] if e["device"] == "DLA")
@@ -276,9 +268,7 @@ def test_times_of_operators_fit_the_cost_model(
     assert dla["after"] < dla["before"] / 2, "the fake's operators take half as long again as predicted"
 
 
-def test_the_step_on_outputs_identifies_the_dlas_arithmetic_variant(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_step_on_outputs_identifies_the_dlas_arithmetic_variant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Simulations with one variant each play the silicon: P5 names that variant, and only its feature differs."""
     monkeypatch.setattr(builds, "installed_version", lambda: "10.3.0")
     monkeypatch.setattr(builds, "this_board", lambda: SimpleNamespace(target="agx-orin-64gb"))
@@ -304,14 +294,26 @@ def test_the_step_on_outputs_identifies_the_dlas_arithmetic_variant(
 @pytest.mark.parametrize(
     ("revision", "firmware", "says"),
     [
-        ("5.0", {"nvdla0": "2.1.0\n", "nvdla1": "2.1.0\n"}, {"DLA firmware": "nvdla0 2.1.0, nvdla1 2.1.0", "DLA software": "3.14"}),
-        ("4.3", {}, {"DLA firmware": "unknown: only root reads /sys/kernel/debug/*nvdla?/firmware/version", "DLA software": "unknown"}),
+        (
+            "5.0",
+            {"nvdla0": "2.1.0\n", "nvdla1": "2.1.0\n"},
+            {"DLA firmware": "nvdla0 2.1.0, nvdla1 2.1.0", "DLA software": "3.14"},
+        ),
+        (
+            "4.3",
+            {},
+            {"DLA firmware": "unknown: only root reads /sys/kernel/debug/*nvdla?/firmware/version", "DLA software": "unknown"},
+        ),
     ],
-)  # fmt: skip
+)
 def test_the_report_states_the_dlas_firmware_and_the_releases_dla_software(
-    revision: str, firmware: Dict[str, str], says: Dict[str, str],
-    on_board: Callable[..., Dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+    revision: str,
+    firmware: Dict[str, str],
+    says: Dict[str, str],
+    on_board: Callable[..., Dict[str, Any]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     files = {f"sys/kernel/debug/{core}/firmware/version": text for core, text in firmware.items()}
     release = {"etc/nv_tegra_release": f"# R36 (release), REVISION: {revision}, GCID: 1, BOARD: generic"}
     monkeypatch.setitem(TREES, "10.3.0", {**TREES["10.3.0"], **release, **files})
@@ -321,13 +323,13 @@ def test_the_report_states_the_dlas_firmware_and_the_releases_dla_software(
     assert (tmp_path / "run/files/root/sys/kernel/debug/nvdla0/firmware/version").is_file() == bool(firmware)
 
 
-def test_the_report_holds_the_environment_without_private_data(
-    on_board: Callable[..., Dict[str, Any]], tmp_path: Path
-) -> None:
+def test_the_report_holds_the_environment_without_private_data(on_board: Callable[..., Dict[str, Any]], tmp_path: Path) -> None:
     report = on_board("10.3.0", only=("P1",))
     assert states(report) == {"P1": "ok"} or states(report) == {"P1": "differs"}, reasons(report)
     run = tmp_path / "run"
-    planted = f"host secrethost, user alice: /{'home'}/alice/x, mac 48:b0:2d:aa:bb:cc, at 192.168.7.31, Serial Number: ABC99 {SERIAL}"
+    planted = (
+        f"host secrethost, user alice: /{'home'}/alice/x, mac 48:b0:2d:aa:bb:cc, at 192.168.7.31, Serial Number: ABC99 {SERIAL}"
+    )
     (run / "logs/P1.log").write_text(planted)
     listed = pack(run, tmp_path / "truth.tar.gz", Redactor(tmp_path / "root", ("secrethost", "alice")))
     _, members = unpack(tmp_path / "truth.tar.gz")
@@ -368,34 +370,44 @@ def finding(name: str, seen: str = "x", expected: Any = None, **data: Any) -> Di
 
 
 def step(step_id: str, *findings: Any) -> Dict[str, Any]:
-    return {
-        "id": step_id,
-        "title": STEPS[step_id].title,
-        "state": "ok",
-        "seconds": 1.0,
-        "reason": "",
-        "findings": list(findings),
-    }
+    return {"id": step_id, "title": STEPS[step_id].title, "state": "ok", "seconds": 1.0, "reason": "", "findings": list(findings)}
 
 
 def verdict(rules: str, tensorrt: str) -> Dict[str, Any]:
-    data = {"target": "agx-orin-64gb", "trt": "10.3.0", "layer": "y", "type": "CONVOLUTION", "precision": "fp16",
-            "rules": rules, "tensorrt": tensorrt}  # fmt: skip
+    data = {
+        "target": "agx-orin-64gb",
+        "trt": "10.3.0",
+        "layer": "y",
+        "type": "CONVOLUTION",
+        "precision": "fp16",
+        "rules": rules,
+        "tensorrt": tensorrt,
+    }
     return finding(f"net {rules} {tensorrt}", tensorrt, rules, **data)
 
 
 def timed(name: str, **changes: Any) -> Dict[str, Any]:
-    data = {"network": name, "runner": "DLA0", "simulated": False, "count": 300, "mean_ms": 1.0, "p50": 1.0, "p99": 1.2,
-            "clocks_before": {"gpu": 1300.5, "dla0": 0.0}, "clocks_after": {"gpu": 1300.5, "dla0": 1600.0},
-            "throttled": False, "precision": "fp16", "mode": "hybrid", **changes}  # fmt: skip
+    data = {
+        "network": name,
+        "runner": "DLA0",
+        "simulated": False,
+        "count": 300,
+        "mean_ms": 1.0,
+        "p50": 1.0,
+        "p99": 1.2,
+        "clocks_before": {"gpu": 1300.5, "dla0": 0.0},
+        "clocks_after": {"gpu": 1300.5, "dla0": 1600.0},
+        "throttled": False,
+        "precision": "fp16",
+        "mode": "hybrid",
+        **changes,
+    }
     return finding(name, **data)
 
 
 def tree_hash(folder: Path) -> str:
     parts = [
-        f"{p.relative_to(folder)} {hashlib.sha256(p.read_bytes()).hexdigest()}"
-        for p in sorted(folder.rglob("*"))
-        if p.is_file()
+        f"{p.relative_to(folder)} {hashlib.sha256(p.read_bytes()).hexdigest()}" for p in sorted(folder.rglob("*")) if p.is_file()
     ]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
@@ -405,23 +417,28 @@ def test_ingest_changes_evidence_only(tmp_path: Path) -> None:
 
     rules = HERE.parents[1] / "rules"
     before = tree_hash(rules)
-    path = canned(tmp_path, [step("P3", verdict("dla", "dla"), verdict("dla", "gpu"), verdict("unknown", "dla")),
-                             step("P8", timed("a"), timed("b", throttled=True))])  # fmt: skip
+    path = canned(
+        tmp_path,
+        [
+            step("P3", verdict("dla", "dla"), verdict("dla", "gpu"), verdict("unknown", "dla")),
+            step("P8", timed("a"), timed("b", throttled=True)),
+        ],
+    )
     learned = ingest(path, tmp_path / "evidence")
     assert tree_hash(rules) == before
     assert (learned.observed, learned.contradicted, learned.times, learned.samples) == (1, 2, 1, 1)
     verdicts = yaml.safe_load((learned.folder / "verdicts.yaml").read_text())["verdicts"]
     assert [(v["status"], v["rules"], v["tensorrt"]) for v in verdicts] == [
-        ("observed", "dla", "dla"), ("contradicted", "dla", "gpu"), ("contradicted", "unknown", "dla"),
-    ]  # fmt: skip
+        ("observed", "dla", "dla"),
+        ("contradicted", "dla", "gpu"),
+        ("contradicted", "unknown", "dla"),
+    ]
     assert (learned.folder / "times.csv").read_text().splitlines()[1].startswith("a,fp16,hybrid,DLA0,300,1.0,1.2,1.0,")
     assert (learned.folder / "samples/tegrastats.txt").is_file()
     assert "2 of 3 findings differ" in (learned.folder / "SUMMARY.md").read_text()
 
 
-@pytest.mark.parametrize(
-    "planted", ["verdicts.yaml", "times.csv", "SUMMARY.md", "profile.json", "samples/tegrastats.txt"]
-)
+@pytest.mark.parametrize("planted", ["verdicts.yaml", "times.csv", "SUMMARY.md", "profile.json", "samples/tegrastats.txt"])
 def test_ingest_replaces_a_symlinked_file_without_following_it(planted: str, tmp_path: Path) -> None:
     (tmp_path / "theirs").write_text("theirs")
     place = ingest(ladder_report(tmp_path), tmp_path / "evidence").folder / planted
@@ -448,8 +465,7 @@ def test_ingest_refuses_a_symlinked_folder(planted: str, tmp_path: Path) -> None
 def ladder_report(tmp_path: Path) -> Path:
     """A report with a verdict, and an operator's profile of the ladder."""
     profile = Profile("agx-orin-64gb", "MAXN", "a board", ())
-    return canned(tmp_path, [step("P3", verdict("dla", "dla")),
-                             step("P8", timed(next(iter(LADDER)), profile=profile.to_dict()))])  # fmt: skip
+    return canned(tmp_path, [step("P3", verdict("dla", "dla")), step("P8", timed(next(iter(LADDER)), profile=profile.to_dict()))])
 
 
 @pytest.mark.parametrize(

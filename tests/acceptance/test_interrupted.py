@@ -70,9 +70,11 @@ sys.exit(exit_code_of(["doctor", "--deep", "-o", str(here / "truth.tar.gz")]))
 def test_a_signal_that_ends_doctor_deep_ends_its_step_and_restores_the_clocks(tmp_path: Path, name: str) -> None:
     """A step has a session of its own: without a word to it, it ran on after a lost connection, with the clocks locked."""
     started = subprocess.Popen(
-        [sys.executable, "-c", SLOW_STEP, str(tmp_path)], env={**os.environ, "TMPDIR": str(tmp_path)},
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+        [sys.executable, "-c", SLOW_STEP, str(tmp_path)],
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
     step = tmp_path / "step"
     until = time.monotonic() + 60
     while not (step.exists() and step.read_text()) and time.monotonic() < until:
@@ -92,9 +94,12 @@ def test_a_signal_that_ends_doctor_deep_ends_its_step_and_restores_the_clocks(tm
 def test_a_signal_while_a_step_starts_ends_the_step(tmp_path: Path, number: signal.Signals) -> None:
     """Before Popen returns, nobody knows the step's process id: the signal waits until somebody does."""
     subprocess.run(
-        [sys.executable, "-c", SLOW_STEP, str(tmp_path), str(int(number))], env={**os.environ, "TMPDIR": str(tmp_path)},
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=50,
-    )  # fmt: skip
+        [sys.executable, "-c", SLOW_STEP, str(tmp_path), str(int(number))],
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        timeout=50,
+    )
     with pytest.raises(ProcessLookupError):
         os.kill(int((tmp_path / "step").read_text()), 0)
     assert (tmp_path / "restored").exists()
@@ -105,9 +110,7 @@ def test_a_signal_while_a_step_starts_ends_the_step(tmp_path: Path, number: sign
 def test_a_step_gets_the_signals_that_its_parent_held_back() -> None:
     held = signal.pthread_sigmask(signal.SIG_BLOCK, process.ENDING)
     try:
-        child = subprocess.run(
-            [sys.executable, "-m", "edgedla.acceptance.child"], stderr=subprocess.PIPE, preexec_fn=_hang_up
-        )
+        child = subprocess.run([sys.executable, "-m", "edgedla.acceptance.child"], stderr=subprocess.PIPE, preexec_fn=_hang_up)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, held)
     assert child.returncode == -signal.SIGHUP

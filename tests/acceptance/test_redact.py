@@ -49,10 +49,7 @@ def report_of(*steps: Dict[str, Any]) -> Dict[str, Any]:
 def test_tensorrts_version_of_four_numbers_is_no_address(redactor: Redactor, tmp_path: Path) -> None:
     """10.3.0.30 would be an address of a private network as well."""
     finding = {"expected": None, "differs": False, "source": "", "data": {"tensorrt": "10.3.0.30"}}
-    findings = [
-        {**finding, "name": "TensorRT", "seen": "10.3.0.30"},
-        {**finding, "name": "power rails", "seen": "10.3.0.31"},
-    ]
+    findings = [{**finding, "name": "TensorRT", "seen": "10.3.0.30"}, {**finding, "name": "power rails", "seen": "10.3.0.31"}]
     folder = tmp_path / "run"
     folder.mkdir()
     report = report_of({"id": "P2", "findings": findings})
@@ -75,6 +72,10 @@ def test_redacted_documents_stay_valid(redactor: Redactor, tmp_path: Path) -> No
     pack(folder, tmp_path / "truth.tar.gz", redactor)
     report, members = unpack(tmp_path / "truth.tar.gz")
     assert report["steps"][0]["findings"][0]["data"] == {
-        "reason": "<name>: <user> ran", "serial": "<serial>", "machine_id": None, "<host>/x": 1.5, "n": [True, "::1"],
-    }  # fmt: skip
+        "reason": "<name>: <user> ran",
+        "serial": "<serial>",
+        "machine_id": None,
+        "<host>/x": 1.5,
+        "n": [True, "::1"],
+    }
     assert members["files/cut.json"] == b'{"by": "<user>'

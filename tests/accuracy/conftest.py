@@ -32,9 +32,7 @@ def cnn(seed: int = 0) -> Any:
 def pictures(count: int, seed: int) -> Samples:
     rng = np.random.default_rng(seed)
     return Samples(
-        tuple({"x": rng.standard_normal((1, 3, 16, 16)).astype(np.float32)} for _ in range(count)),
-        False,
-        f"{count} tests",
+        tuple({"x": rng.standard_normal((1, 3, 16, 16)).astype(np.float32)} for _ in range(count)), False, f"{count} tests"
     )
 
 

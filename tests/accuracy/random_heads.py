@@ -22,16 +22,7 @@ class Head(NamedTuple):
     parts: Tuple[Tuple[str, int, int], ...]
 
 
-KINDS = (
-    "concat",
-    "nested",
-    "one convolution",
-    "rank 3",
-    "rank 3 transposed",
-    "add",
-    "pooling behind",
-    "sigmoid of one",
-)
+KINDS = ("concat", "nested", "one convolution", "rank 3", "rank 3 transposed", "add", "pooling behind", "sigmoid of one")
 
 
 def head(seed: int) -> Head:
@@ -44,12 +35,15 @@ def head(seed: int) -> Head:
     ranges[0], ranges[1] = 10.0 ** rng.uniform(2, 4), 10.0 ** rng.uniform(-2, 0)
     channels = [int(c) for c in rng.integers(1, 7, count)]
     weights: Dict[str, np.ndarray] = {
-        "w0": rng.standard_normal((8, 3, 3, 3)).astype(np.float32) * 0.3, "w1": rng.standard_normal((16, 8, 3, 3)).astype(np.float32) * 0.2,
-    }  # fmt: skip
+        "w0": rng.standard_normal((8, 3, 3, 3)).astype(np.float32) * 0.3,
+        "w1": rng.standard_normal((16, 8, 3, 3)).astype(np.float32) * 0.2,
+    }
     nodes: List[Any] = [
-        helper.make_node("Conv", ["x", "w0"], ["c0"], name="stem", pads=[1] * 4), helper.make_node("Relu", ["c0"], ["r0"], name="relu0"),
-        helper.make_node("Conv", ["r0", "w1"], ["c1"], name="body", pads=[1] * 4), helper.make_node("Relu", ["c1"], ["r1"], name="relu1"),
-    ]  # fmt: skip
+        helper.make_node("Conv", ["x", "w0"], ["c0"], name="stem", pads=[1] * 4),
+        helper.make_node("Relu", ["c0"], ["r0"], name="relu0"),
+        helper.make_node("Conv", ["r0", "w1"], ["c1"], name="body", pads=[1] * 4),
+        helper.make_node("Relu", ["c1"], ["r1"], name="relu1"),
+    ]
     side = SIDE // 2 if kind == "pooling behind" else SIDE
     if kind in ("one convolution", "sigmoid of one"):
         wide = np.concatenate([rng.standard_normal((c, 16, 1, 1)) * r / 4 for c, r in zip(channels, ranges)])
@@ -95,9 +89,7 @@ def _finished(
 ) -> Head:
     model = onnx_model(nodes, {"x": (1, 3, SIDE, SIDE)}, {"y": dims}, weights, opset=17, name=f"head of {kind}")
     ends = np.cumsum(channels)
-    return Head(
-        kind, model, axis, tuple((f"part{k}", int(e - c), int(e)) for k, (c, e) in enumerate(zip(channels, ends)))
-    )
+    return Head(kind, model, axis, tuple((f"part{k}", int(e - c), int(e)) for k, (c, e) in enumerate(zip(channels, ends))))
 
 
 def samples(count: int, seed: int) -> Samples:

@@ -17,9 +17,7 @@ def masks(scale: float = 1.0) -> Any:
     """x (1, 3, 8, 8) -> one convolution -> class scores of every pixel."""
     weights = np.random.default_rng(1).standard_normal((CLASSES, 3, 3, 3)) * scale
     node = helper.make_node("Conv", ["x", "w"], ["y"], name="head", pads=[1] * 4)
-    return onnx_model(
-        [node], {"x": (1, 3, SIDE, SIDE)}, {"y": (1, CLASSES, SIDE, SIDE)}, {"w": weights.astype(np.float32)}
-    )
+    return onnx_model([node], {"x": (1, 3, SIDE, SIDE)}, {"y": (1, CLASSES, SIDE, SIDE)}, {"w": weights.astype(np.float32)})
 
 
 def classes(scale: float = 1.0) -> Any:
@@ -58,15 +56,11 @@ def sound(kind: str, count: int, rng: np.random.Generator) -> Arrays:
     return {"x": x, "labels": rng.integers(0, CLASSES, shape)}
 
 
-def _samples(
-    change: Callable[[np.ndarray, np.random.Generator], Any],
-) -> Callable[[Arrays, np.random.Generator], Arrays]:
+def _samples(change: Callable[[np.ndarray, np.random.Generator], Any]) -> Callable[[Arrays, np.random.Generator], Arrays]:
     return lambda a, rng: {**a, "x": change(a["x"], rng)}
 
 
-def _labels(
-    change: Callable[[np.ndarray, np.random.Generator], Any],
-) -> Callable[[Arrays, np.random.Generator], Arrays]:
+def _labels(change: Callable[[np.ndarray, np.random.Generator], Any]) -> Callable[[Arrays, np.random.Generator], Arrays]:
     return lambda a, rng: {**a, "labels": change(a["labels"], rng)}
 
 
@@ -100,7 +94,7 @@ DAMAGES: Mapping[str, Callable[[Arrays, np.random.Generator], Arrays]] = {
     "samples too few": lambda a, rng: {n: v[: int(rng.integers(1, 30))] for n, v in a.items()},
     "no samples": lambda a, _: {n: v[:0] for n, v in a.items()},
     "another name": lambda a, _: {"z": a["x"], "labels": a["labels"]},
-}  # fmt: skip
+}
 
 
 def damaged(seed: int) -> Tuple[str, str, Arrays]:

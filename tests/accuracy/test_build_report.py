@@ -54,9 +54,7 @@ def test_an_int8_artifact_holds_the_quantization_report(files: Tuple[Path, Path]
     assert "<script" not in page
 
 
-def test_a_repeated_python_build_with_calib_data_gives_the_same_digest(
-    files: Tuple[Path, Path], tmp_path: Path
-) -> None:
+def test_a_repeated_python_build_with_calib_data_gives_the_same_digest(files: Tuple[Path, Path], tmp_path: Path) -> None:
     model, samples = files
     request = edgedla.BuildRequest("agx-orin-64gb", precision="int8", calib_data=samples, backend="host")
     first = edgedla.build(model, tmp_path / "a", request)

@@ -51,17 +51,12 @@ def part_db(case: Head, result: Quantized, held_out: Samples) -> List[float]:
     absmax = {name: float(np.frombuffer(bytes.fromhex(code.strip()), ">f4")[0]) * INT8_MAX for name, code in lines}
     options = PlanOptions(precisions=dict(result.precisions), devices=dict(result.devices))
     plan = make_plan(
-        graph,
-        check_graph(graph, platform, "int8", "fallback"),
-        calibration=Calibration("cache", absmax, ""),
-        options=options,
+        graph, check_graph(graph, platform, "int8", "fallback"), calibration=Calibration("cache", absmax, ""), options=options
     )
     return part_db_of(case, simulate(model, plan).model, held_out)
 
 
-def part_db_of(
-    case: Head, network: Any, held_out: Samples, parts: Optional[Sequence[Sequence[int]]] = None
-) -> List[float]:
+def part_db_of(case: Head, network: Any, held_out: Samples, parts: Optional[Sequence[Sequence[int]]] = None) -> List[float]:
     """SQNR in dB of each part's variation in the outputs of `network`. `parts`: channels of the output; None: those of the case."""
     exact, rounded = (open_session(m.SerializeToString()) for m in (case.model, network))
     pairs = [(exact.run(["y"], f)[0], rounded.run(["y"], f)[0]) for f in held_out.feeds]
@@ -84,9 +79,7 @@ def test_random_heads_are_repaired_or_refused(seed: int) -> None:
         assert not result.dead, "what is repairable is repaired"
 
 
-@pytest.mark.parametrize(
-    "kind", [KINDS.index("concat"), KINDS.index("one convolution"), KINDS.index("rank 3 transposed")]
-)
+@pytest.mark.parametrize("kind", [KINDS.index("concat"), KINDS.index("one convolution"), KINDS.index("rank 3 transposed")])
 def test_without_a_repair_the_report_leads_with_the_dead_channels(
     kind: int, tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -105,16 +98,7 @@ def test_without_a_repair_the_report_leads_with_the_dead_channels(
     assert said.startswith("DEAD")
     assert "SQNR (SIMULATED)" in said.splitlines()[0]
     assert "`build` refuses it: more samples, or another --method" in said.splitlines()[0]
-    build = [
-        "build",
-        str(tmp_path / "m.onnx"),
-        "--calib",
-        str(tmp_path / "q"),
-        "--precision",
-        "int8",
-        "--backend",
-        "host",
-    ]
+    build = ["build", str(tmp_path / "m.onnx"), "--calib", str(tmp_path / "q"), "--precision", "int8", "--backend", "host"]
     build += ["--target", "orin-nx-16gb", "-o", str(tmp_path / "a")]
     assert exit_code_of(build) == 2
     assert "away" in capsys.readouterr().err
@@ -126,9 +110,7 @@ def test_without_a_repair_the_report_leads_with_the_dead_channels(
     assert stated["dead"]
     # What was forced is said by the artifact itself.
     assert exit_code_of(build) == 0
-    assert any(
-        "taken all the same (`edgedla quantize --force`)" in note for note in load_artifact(tmp_path / "a").notes
-    )
+    assert any("taken all the same (`edgedla quantize --force`)" in note for note in load_artifact(tmp_path / "a").notes)
     assert exit_code_of([*line, "--min-channel-sqnr", "-30"]) == 0
 
 
@@ -217,16 +199,25 @@ def test_sizes_that_shape_inference_does_not_find_are_learnt_from_a_run() -> Non
     from tests.models import onnx_model
 
     nodes = [
-        helper.make_node("Conv", ["x", "w"], ["b"]), helper.make_node("Conv", ["x", "v"], ["l"]), helper.make_node("Sigmoid", ["l"], ["s"]),
-        helper.make_node("Shape", ["b"], ["dims"]), helper.make_node("Gather", ["dims", "zero"], ["n"]),
-        helper.make_node("Mul", ["n", "one"], ["m"]), helper.make_node("Concat", ["m", "five", "rest"], ["shape"], axis=0),
-        helper.make_node("Concat", ["b", "s"], ["j"], axis=1), helper.make_node("Reshape", ["j", "shape"], ["f"]),
+        helper.make_node("Conv", ["x", "w"], ["b"]),
+        helper.make_node("Conv", ["x", "v"], ["l"]),
+        helper.make_node("Sigmoid", ["l"], ["s"]),
+        helper.make_node("Shape", ["b"], ["dims"]),
+        helper.make_node("Gather", ["dims", "zero"], ["n"]),
+        helper.make_node("Mul", ["n", "one"], ["m"]),
+        helper.make_node("Concat", ["m", "five", "rest"], ["shape"], axis=0),
+        helper.make_node("Concat", ["b", "s"], ["j"], axis=1),
+        helper.make_node("Reshape", ["j", "shape"], ["f"]),
         helper.make_node("Transpose", ["f"], ["y"], perm=[0, 2, 1]),
-    ]  # fmt: skip
+    ]
     constants = {
-        "w": np.ones((2, 3, 1, 1), np.float32), "v": np.ones((3, 3, 1, 1), np.float32), "zero": np.array([0]), "one": np.array([1]),
-        "five": np.array([5]), "rest": np.array([-1]),
-    }  # fmt: skip
+        "w": np.ones((2, 3, 1, 1), np.float32),
+        "v": np.ones((3, 3, 1, 1), np.float32),
+        "zero": np.array([0]),
+        "one": np.array([1]),
+        "five": np.array([5]),
+        "rest": np.array([-1]),
+    }
     model = onnx_model(nodes, {"x": (1, 3, 4, 4)}, {"y": None}, constants)
     units = units_of(model, ["y"], {"x": np.zeros((1, 3, 4, 4), np.float32)})["y"]
     assert {s.tensor: (s.channels, s.bounded) for s in units.sources} == {"b": (2, False), "s": (3, True)}
@@ -236,17 +227,20 @@ def test_sizes_that_shape_inference_does_not_find_are_learnt_from_a_run() -> Non
     assert list(rows[0]) == [first["b"], first["b"] + 1, *(first["s"] + k for k in range(3))]
 
 
-def test_a_part_inside_is_measured_on_the_scale_that_is_written(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_part_inside_is_measured_on_the_scale_that_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The join inside gives the small part the large one's scale; a convolution behind it mixes both, so no output shows it."""
     rng = np.random.default_rng(3)
     weights = {
-        "a": rng.standard_normal((4, 3, 1, 1)).astype("f") * 500, "b": rng.standard_normal((4, 3, 1, 1)).astype("f") * 0.2,
+        "a": rng.standard_normal((4, 3, 1, 1)).astype("f") * 500,
+        "b": rng.standard_normal((4, 3, 1, 1)).astype("f") * 0.2,
         "w": rng.standard_normal((4, 8, 3, 3)).astype("f"),
-    }  # fmt: skip
-    nodes = [node("Conv", "x a", "large"), node("Conv", "x b", "small"), node("Concat", "large small", "j", axis=1),
-             node("Conv", "j w", "y", pads=[1] * 4)]  # fmt: skip
+    }
+    nodes = [
+        node("Conv", "x a", "large"),
+        node("Conv", "x b", "small"),
+        node("Concat", "large small", "j", axis=1),
+        node("Conv", "j w", "y", pads=[1] * 4),
+    ]
     onnx.save(onnx_model(nodes, {"x": (1, 3, 8, 8)}, {"y": (1, 4, 8, 8)}, weights), tmp_path / "m.onnx")
     data = tmp_path / "s.npz"
     np.savez(data, x=np.concatenate([f["x"] for f in samples(24, 0).feeds]))
@@ -307,8 +301,11 @@ def one_head(side: int, channels: int) -> Head:
     }
     weights["v"][:4] *= 500
     weights["v"][4:] *= 0.01
-    nodes = [node("Conv", "x w", "c", name="stem", pads=[1] * 4), node("Relu", "c", "r", name="relu"),
-             node("Conv", "r v", "y", name="head", pads=[1] * 4)]  # fmt: skip
+    nodes = [
+        node("Conv", "x w", "c", name="stem", pads=[1] * 4),
+        node("Relu", "c", "r", name="relu"),
+        node("Conv", "r v", "y", name="head", pads=[1] * 4),
+    ]
     dims = {"x": (1, 3, side, side)}, {"y": (1, channels, side, side)}
     return Head("one", onnx_model(nodes, *dims, weights, opset=17), 1, (("box", 0, 4), ("score", 4, channels)))
 
@@ -327,9 +324,8 @@ BY_POWERS = "split-shared-scale by powers of two, divided"
     ],
 )
 def test_the_cheapest_of_fp16_the_gpu_and_rescaled_weights_gives_channels_back(
-    target: str, side: int, channels: int, rescale: bool, step: str, layer: str, on_gpu: bool,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+    target: str, side: int, channels: int, rescale: bool, step: str, layer: str, on_gpu: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     case = one_head(side, channels)
     if not rescale:
         monkeypatch.setattr(repair, "_divided", lambda *_: [])
@@ -394,10 +390,7 @@ def test_what_else_reads_a_convolution_keeps_its_weights() -> None:
     for nodes, alone in (
         ([conv, node("Relu", "c", "y")], False),
         ([conv, node("Split", "c two", "a b", axis=1), node("Concat", "b a", "y", axis=1)], True),
-        (
-            [conv, node("Split", "c two", "a b", axis=1), node("Concat", "a a", "y", axis=1), node("Neg", "b", "z")],
-            False,
-        ),
+        ([conv, node("Split", "c two", "a b", axis=1), node("Concat", "a a", "y", axis=1), node("Neg", "b", "z")], False),
         ([conv, node("Transpose", "c", "y", perm=[0, 2, 3, 1]), node("Neg", "c", "z")], False),
         ([conv, node("Transpose", "c", "y", perm=[0, 2, 3, 1]), node("Shape", "c", "z")], True),
         ([conv, node("Sigmoid", "c", "y")], False),

@@ -31,12 +31,8 @@ def best_by_hand(candidates: List[Candidate], costs: Dict[str, float], excess: f
 
 @settings(max_examples=examples(60), deadline=None)
 @given(CANDIDATES, COSTS, st.floats(0.05, 0.95))
-def test_the_chosen_fp16_layers_are_the_cheapest_subset(
-    given_candidates: list, costs: Dict[str, float], part: float
-) -> None:
-    candidates = [
-        Candidate(f"t{i}", share, tuple(sorted(layers))) for i, (share, layers) in enumerate(given_candidates)
-    ]
+def test_the_chosen_fp16_layers_are_the_cheapest_subset(given_candidates: list, costs: Dict[str, float], part: float) -> None:
+    candidates = [Candidate(f"t{i}", share, tuple(sorted(layers))) for i, (share, layers) in enumerate(given_candidates)]
     excess = part * sum(c.share for c in candidates)
     choice = choose(candidates, Prices(costs), excess)
     assert choice is not None
@@ -74,9 +70,7 @@ def cost_by_hand(fp16: str, gpu: str, costs: Dict[str, float], on_gpu: Dict[str,
 def test_the_chosen_layers_for_fp16_and_gpu_are_the_cheapest_mix(
     given_candidates: list, costs: Dict[str, float], on_gpu: Dict[str, float], part: float
 ) -> None:
-    candidates = [
-        Candidate(f"t{i}", share, tuple(sorted(layers))) for i, (share, layers) in enumerate(given_candidates)
-    ]
+    candidates = [Candidate(f"t{i}", share, tuple(sorted(layers))) for i, (share, layers) in enumerate(given_candidates)]
     excess = part * sum(c.share for c in candidates)
     choice = choose(candidates, Prices(costs, on_gpu, tuple(CHAIN)), excess)
     assert choice is not None
@@ -85,9 +79,9 @@ def test_the_chosen_layers_for_fp16_and_gpu_are_the_cheapest_mix(
     best = float("inf")
     for marks in product("ixg", repeat=len(LAYERS)):
         fp16, gpu = ("".join(n for n, m in zip(LAYERS, marks) if m == k) for k in "xg")
-        if set(fp16 + gpu) <= touched and sum(
-            c.share for c in candidates if set(c.layers) <= set(fp16 + gpu)
-        ) >= excess * (1 + 1e-6):
+        if set(fp16 + gpu) <= touched and sum(c.share for c in candidates if set(c.layers) <= set(fp16 + gpu)) >= excess * (
+            1 + 1e-6
+        ):
             best = min(best, cost_by_hand(fp16, gpu, costs, on_gpu))
     assert choice.cost_us <= best + 0.02
     fp16 = "".join(n for n in choice.layers if n not in choice.gpu)

@@ -68,18 +68,8 @@ def test_an_int8_build_of_a_half_precision_model_names_the_command_to_run(
     ("kind", "precision", "says", "turn"),
     [
         (TensorProto.BFLOAT16, "int8", "1 of 1 layers compute in BF16 by", "--precision int8"),
-        (
-            TensorProto.DOUBLE,
-            "int8",
-            "1 of 1 nodes compute in DOUBLE, first 'y': ONNX Runtime refuses",
-            "--precision int8",
-        ),
-        (
-            TensorProto.DOUBLE,
-            "fp16",
-            "1 of 1 nodes compute in DOUBLE, first 'y': ONNX Runtime refuses",
-            "--only float32-types",
-        ),
+        (TensorProto.DOUBLE, "int8", "1 of 1 nodes compute in DOUBLE, first 'y': ONNX Runtime refuses", "--precision int8"),
+        (TensorProto.DOUBLE, "fp16", "1 of 1 nodes compute in DOUBLE, first 'y': ONNX Runtime refuses", "--only float32-types"),
     ],
 )
 def test_a_build_names_an_unsupported_type_and_the_command_that_converts_it(
@@ -96,9 +86,7 @@ def test_a_build_names_an_unsupported_type_and_the_command_that_converts_it(
     assert f"edgedla fix {path} --target agx-orin-64gb {turn} -o OUT.onnx" in text
 
 
-def test_evaluate_names_the_precision_of_each_model(
-    network: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_evaluate_names_the_precision_of_each_model(network: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     half, full = (save(m, tmp_path / name) for m, name in ((halved(network), "half.onnx"), (network, "full.onnx")))
     np.savez(tmp_path / "d.npz", x=np.zeros((2, 3, 16, 16), np.float32))
     line = ["evaluate", str(half), "--against", str(full), "--data", str(tmp_path / "d.npz"), "--metric", "cosine"]
@@ -111,9 +99,7 @@ def test_evaluate_names_the_precision_of_each_model(
     assert (found["score"]["types"], "types" in found["against"]) == (["FLOAT16"], False)
 
 
-def test_evaluate_names_the_invalid_one_of_two_models(
-    network: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_evaluate_names_the_invalid_one_of_two_models(network: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     full, broken = save(network, tmp_path / "full.onnx"), onnx.ModelProto()
     broken.CopyFrom(network)
     broken.graph.node[-1].input[0] = "nobody"
@@ -126,9 +112,7 @@ def test_evaluate_names_the_invalid_one_of_two_models(
     assert "'nobody'" in text
 
 
-def test_calib_search_refuses_a_half_precision_model_before_measuring(
-    network: Any, tmp_path: Path, capsys: Any
-) -> None:
+def test_calib_search_refuses_a_half_precision_model_before_measuring(network: Any, tmp_path: Path, capsys: Any) -> None:
     path = save(halved(network), tmp_path / "half.onnx")
     np.savez(tmp_path / "d.npz", x=np.zeros((4, 3, 16, 16), np.float32))
     arguments = ["--precision", "int8", "--calib-data", str(tmp_path / "d.npz"), "--calib-search", "--backend", "host"]
@@ -151,9 +135,7 @@ def test_check_of_a_half_precision_model_gives_the_reason_and_the_fix_command(
     assert not any("own types" in note for note in json.loads(capsys.readouterr().out)["notes"])
 
 
-def test_quantize_refuses_a_conversion_whose_outputs_differ(
-    network: Any, data: Data, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_quantize_refuses_a_conversion_whose_outputs_differ(network: Any, data: Data, monkeypatch: pytest.MonkeyPatch) -> None:
     from edgedla.fixes.proofs import float_types
 
     monkeypatch.setattr(float_types, "ROUND", {"float16": 1e-9, "float32": 1e-9})

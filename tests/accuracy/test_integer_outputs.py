@@ -52,8 +52,6 @@ def test_a_metric_gets_the_class_indices_of_an_argmax_output(segmenter: Any, dat
 
 
 def test_outputs_without_a_float_dependency_are_refused(data: Data) -> None:
-    model = onnx_model(
-        [node("Shape", "x", "size")], {"x": (1, 3, 16, 16)}, {"size": (4,)}, opset=17, kind=TensorProto.INT64
-    )
+    model = onnx_model([node("Shape", "x", "size")], {"x": (1, 3, 16, 16)}, {"size": (4,)}, opset=17, kind=TensorProto.INT64)
     with pytest.raises(ModelError, match="no output depends on a float"):
         quantize(model, data[0], QuantizeRequest(), holdout=data[1])

@@ -76,9 +76,7 @@ def test_nan_scores_are_never_counted_correct() -> None:
 def test_of_equal_scores_the_first_classes_win(metric: str, right: int) -> None:
     """Otherwise a network of constant outputs is right about every sample."""
     constant = {"y": np.full((1, 9), 0.5)}
-    assert [METRICS[metric].of_sample(constant, label, None) for label in range(9)] == [1.0] * right + [0.0] * (
-        9 - right
-    )
+    assert [METRICS[metric].of_sample(constant, label, None) for label in range(9)] == [1.0] * right + [0.0] * (9 - right)
 
 
 def test_the_interval_of_a_paired_difference_adds_half_a_sample_to_each_cell() -> None:
@@ -99,9 +97,7 @@ def test_half_of_the_held_out_samples_is_kept_apart_from_32_on(count: int, judge
 
 def test_cosine_is_against_the_reference() -> None:
     metric = METRICS["cosine"]
-    assert metric.of_sample({"y": np.asarray([1.0, 0.0])}, None, {"y": np.asarray([1.0, 1.0])}) == pytest.approx(
-        0.5**0.5
-    )
+    assert metric.of_sample({"y": np.asarray([1.0, 0.0])}, None, {"y": np.asarray([1.0, 1.0])}) == pytest.approx(0.5**0.5)
     assert metric.of_sample({"y": np.zeros(2)}, None, {"y": np.zeros(2)}) == 1.0
 
 
@@ -206,8 +202,11 @@ def test_top1_with_fewer_folders_than_classes_is_refused() -> None:
     assert "3 folders of pictures for 10 classes of the network" in text
     assert "--classes" in text
     for metric, folders, outputs in (
-        ("top1", 10, {"y": np.zeros((1, 10))}), ("top1", 0, {"y": np.zeros((1, 10))}), ("top1", 3, None), ("l2", 3, {"y": np.zeros(10)}),
-    ):  # fmt: skip
+        ("top1", 10, {"y": np.zeros((1, 10))}),
+        ("top1", 0, {"y": np.zeros((1, 10))}),
+        ("top1", 3, None),
+        ("l2", 3, {"y": np.zeros(10)}),
+    ):
         require_labels(METRICS[metric], Samples((), False, "pictures", [0], class_folders=folders), outputs)
 
 
@@ -259,9 +258,7 @@ def test_the_difference_of_two_networks_is_of_the_first_to_the_second_with_its_i
         assert found.score.value > (found.against.value if found.against else math.inf)
 
 
-@pytest.mark.parametrize(
-    ("given_", "taken", "runs"), [("f", np.float16, "e"), ("f", np.int64, "f"), ("q", np.float16, "q")]
-)
+@pytest.mark.parametrize(("given_", "taken", "runs"), [("f", np.float16, "e"), ("f", np.int64, "f"), ("q", np.float16, "q")])
 def test_only_floats_are_cast_to_the_type_that_a_network_takes(given_: str, taken: type, runs: str) -> None:
     from edgedla.accuracy.evaluate import Network, _fed
 
@@ -271,8 +268,7 @@ def test_only_floats_are_cast_to_the_type_that_a_network_takes(given_: str, take
 
 
 @pytest.mark.parametrize(
-    ("metric", "most", "ok"),
-    [("l2", 0.1, True), ("l2", 0.09, False), ("l2", None, True), (None, 0.1, True), (None, None, True)],
+    ("metric", "most", "ok"), [("l2", 0.1, True), ("l2", 0.09, False), ("l2", None, True), (None, 0.1, True), (None, None, True)]
 )
 def test_repairs_are_judged_by_a_drop_only_where_metric_and_limit_are_given(
     metric: Any, most: Any, ok: bool, monkeypatch: pytest.MonkeyPatch
@@ -295,9 +291,7 @@ def test_the_interval_of_a_mean_is_students(count: int, t: float) -> None:
     assert (high - low) / 2 / (np.std(values, ddof=1) / math.sqrt(count)) == pytest.approx(t, abs=3e-4)
 
 
-@pytest.mark.parametrize(
-    ("number", "fits"), [(-1, True), (0, True), (65535, True), (65536, False), (-2, False), (0.5, False)]
-)
+@pytest.mark.parametrize(("number", "fits"), [(-1, True), (0, True), (65535, True), (65536, False), (-2, False), (0.5, False)])
 def test_classes_of_boxes_are_whole_numbers_below_65536(number: float, fits: bool) -> None:
     said = boxes_fault([[number, 2.0, 2.0, 9.0, 9.0]], 16, 16)
     assert said == "" if fits else said.startswith(f"class {number:g}, and classes are whole numbers from 0 to 65535")
@@ -307,20 +301,14 @@ def test_classes_of_boxes_are_whole_numbers_below_65536(number: float, fits: boo
     ("fallen", "max_drop", "exceeded"),
     [(0, 0.0, False), (2, 0.25, False), (3, 0.25, True), (8, 0.99, True), (8, 1.0, False), (0, math.nan, True)],
 )
-def test_a_drop_beyond_the_limit_is_exceeded_and_the_limit_itself_is_not(
-    fallen: int, max_drop: float, exceeded: bool
-) -> None:
+def test_a_drop_beyond_the_limit_is_exceeded_and_the_limit_itself_is_not(fallen: int, max_drop: float, exceeded: bool) -> None:
     found = judge(METRICS["top1"], [1.0] * 8, [0.0] * fallen + [1.0] * (8 - fallen), max_drop)
     assert (found.answer == EXCEEDED) is exceeded
     assert found.drop == fallen / 8
 
 
-@pytest.mark.parametrize(
-    ("backend", "kind", "named"), [("host", "onnx", True), ("host", "chain", False), ("trt", "onnx", False)]
-)
-def test_the_first_layer_of_nan_is_named_where_a_single_model_is_simulated(
-    backend: str, kind: str, named: bool
-) -> None:
+@pytest.mark.parametrize(("backend", "kind", "named"), [("host", "onnx", True), ("host", "chain", False), ("trt", "onnx", False)])
+def test_the_first_layer_of_nan_is_named_where_a_single_model_is_simulated(backend: str, kind: str, named: bool) -> None:
     from edgedla.accuracy.evaluate import first_fault_of
 
     artifact: Any = SimpleNamespace(backend=backend, kind=kind)
@@ -331,9 +319,7 @@ def test_the_document_names_both_ends_of_a_difference() -> None:
     from edgedla.accuracy.evaluate import Evaluation, Score
 
     score = Score("n", "fp32", "l2", 0.9, 0.8, 1.0, 8)
-    assert Evaluation(score, score, (0.1, -0.05, 0.25)).to_dict()["difference"] == {
-        "value": 0.1, "low": -0.05, "high": 0.25,
-    }  # fmt: skip
+    assert Evaluation(score, score, (0.1, -0.05, 0.25)).to_dict()["difference"] == {"value": 0.1, "low": -0.05, "high": 0.25}
     assert Evaluation(score).to_dict()["difference"] is None
 
 

@@ -65,9 +65,30 @@ def test_a_move_keeps_the_channel_of_every_element(move: str, attributes: Any, o
     assert units.path == (("y",) if moves else ())
 
 
-@pytest.mark.parametrize(("keeps", "channels"), [*((op, 4) for op in (
-    "Add", "Mul", "Sub", "Div", "Relu", "Sigmoid", "Softmax", "Tanh", "Clip", "HardSigmoid", "HardSwish", "Erf")),
-    ("Abs", 3), ("Neg", 3)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("keeps", "channels"),
+    [
+        *(
+            (op, 4)
+            for op in (
+                "Add",
+                "Mul",
+                "Sub",
+                "Div",
+                "Relu",
+                "Sigmoid",
+                "Softmax",
+                "Tanh",
+                "Clip",
+                "HardSigmoid",
+                "HardSwish",
+                "Erf",
+            )
+        ),
+        ("Abs", 3),
+        ("Neg", 3),
+    ],
+)
 def test_operators_that_keep_the_axis_of_channels(keeps: str, channels: int) -> None:
     operand = "a x" if keeps in ("Add", "Mul", "Sub", "Div") else "a"
     nodes = [node("MatMul", "x w", "a"), node(keeps, operand, "y")]
@@ -112,9 +133,7 @@ def test_the_error_of_a_group_is_over_what_varies_in_it() -> None:
     ("low", "high", "one_code", "few_codes"),
     [(0.0, 0.4, 1, 1), (0.0, 0.6, 0, 1), (-3.0, 3.0, 0, 1), (-3.0, 4.0, 0, 0), (5.0, 5.0, 0, 0)],
 )
-def test_levels_of_a_channel_are_counted_where_it_varies(
-    low: float, high: float, one_code: int, few_codes: int
-) -> None:
+def test_levels_of_a_channel_are_counted_where_it_varies(low: float, high: float, one_code: int, few_codes: int) -> None:
     (found,) = groups_of([[low, high]], [[low, high]], 1.0)
     assert (found.one_code, found.few_codes, found.scale) == (one_code, few_codes, 1.0)
     assert found.to_dict()["few_codes"] == few_codes
@@ -123,9 +142,16 @@ def test_levels_of_a_channel_are_counted_where_it_varies(
 def test_a_group_is_told_with_all_its_figures() -> None:
     group = ChannelGroup("y", "a", (0, 2), 1.5, None, INF, 1, 2, "Conv a (net.py:3)")
     assert group.to_dict() == {
-        "output": "y", "tensor": "a", "channels": [0, 2], "absmax": 1.5, "scale": None, "sqnr_db": None, "one_code": 1,
-        "few_codes": 2, "made_by": "Conv a (net.py:3)",
-    }  # fmt: skip
+        "output": "y",
+        "tensor": "a",
+        "channels": [0, 2],
+        "absmax": 1.5,
+        "scale": None,
+        "sqnr_db": None,
+        "one_code": 1,
+        "few_codes": 2,
+        "made_by": "Conv a (net.py:3)",
+    }
 
 
 # --- Times of layers
@@ -135,9 +161,13 @@ TIMES = LayerTimes(
     {"a": 10.0, "b": 20.0, "c": 30.0},
     {"a": 15.0, "b": 18.0, "c": 50.0},
     {"a": 4.0, "b": 5.0, "c": 6.0},
-    (Border(None, ("a",), False, 0.0, 1.0), Border("a", ("b",), False, 2.0, 4.0), Border("b", ("c",), False, 8.0, 16.0),
-     Border("c", (), True, 32.0, 0.0)),
-)  # fmt: skip
+    (
+        Border(None, ("a",), False, 0.0, 1.0),
+        Border("a", ("b",), False, 2.0, 4.0),
+        Border("b", ("c",), False, 8.0, 16.0),
+        Border("c", (), True, 32.0, 0.0),
+    ),
+)
 
 
 def test_prices_are_what_a_layer_takes_beyond_int8_on_the_dla() -> None:
@@ -157,12 +187,7 @@ def test_layers_on_the_gpu_pay_for_what_crosses() -> None:
 
 def test_a_builds_time_names_its_parts() -> None:
     steps = [Step("x", "", 0, 0, True, 3.0), Step("y", "", 0, 0, False, 9.0)]
-    assert TIMES.of_build(["a", "b", "a"], ["a", "c"], steps) == {
-        "int8": 30.0,
-        "fp16": 33.0,
-        "extra": 3.0,
-        "missing": 5.0,
-    }
+    assert TIMES.of_build(["a", "b", "a"], ["a", "c"], steps) == {"int8": 30.0, "fp16": 33.0, "extra": 3.0, "missing": 5.0}
     assert LayerTimes({}, {}, {}).of_build(["a"], [], steps) == {}
 
 
@@ -177,9 +202,7 @@ class Net:
         layers = tuple(SimpleNamespace(name=n) for n in names)
         made = {"ta": 0, "tb": 1, "tc": 2}
         read = {"ta": (1,), "tb": (2,), "tc": ()}
-        self.graph = SimpleNamespace(
-            layers=layers, producer=lambda t: made.get(t), consumers=lambda t: read.get(t, (0,))
-        )
+        self.graph = SimpleNamespace(layers=layers, producer=lambda t: made.get(t), consumers=lambda t: read.get(t, (0,)))
         self.precisions: Dict[str, str] = {}
         self.devices: Dict[str, str] = {"old": "GPU"}
         self.steps: List[Step] = []
@@ -193,8 +216,12 @@ class Net:
         return SimpleNamespace(noise=lambda feeds: SimpleNamespace(sqnr_db=db, share=10 ** (-db / 10)))
 
 
-ERRORS = [TensorError("ta", 1, 1, 9, 9, 0.05), TensorError("tb", 1, 1, 9, 9, 0.03), TensorError("tc", 1, 1, 9, 9, 0.02),
-          TensorError("in", 1, 1, 9, 9, 0.0)]  # fmt: skip
+ERRORS = [
+    TensorError("ta", 1, 1, 9, 9, 0.05),
+    TensorError("tb", 1, 1, 9, 9, 0.03),
+    TensorError("tc", 1, 1, 9, 9, 0.02),
+    TensorError("in", 1, 1, 9, 9, 0.0),
+]
 
 
 def test_candidates_are_tensors_of_known_noise_at_layers_of_the_dla() -> None:
@@ -234,12 +261,9 @@ def test_the_first_choice_that_meets_the_goal_is_taken(monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize(
-    ("goal_db", "excess"),
-    [(None, 0.05), (12.0, 0.1 - 10**-1.2), (20.0, 0.999 * 0.08), (9.0, 0.05), (10.0, 0.05)],
+    ("goal_db", "excess"), [(None, 0.05), (12.0, 0.1 - 10**-1.2), (20.0, 0.999 * 0.08), (9.0, 0.05), (10.0, 0.05)]
 )
-def test_noise_beyond_the_goal_has_to_go(
-    goal_db: Optional[float], excess: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_noise_beyond_the_goal_has_to_go(goal_db: Optional[float], excess: float, monkeypatch: pytest.MonkeyPatch) -> None:
     _, asked = layers_to_fp16(Net({0: 10.0, 1: 20.0}), [choice("a")], monkeypatch, goal_db)
     assert asked[0][0] == pytest.approx(excess, rel=1e-9)
 
@@ -249,10 +273,7 @@ def test_a_choice_that_misses_asks_for_more_and_none_changes_nothing(monkeypatch
     made, asked = layers_to_fp16(state, [choice("a"), choice("a"), choice("a", "b"), None], monkeypatch)
     assert made is None
     # A choice is run once.
-    assert [(s.detail, s.sqnr_db, s.kept) for s in state.steps] == [
-        ("1 layers: a", 12.0, False),
-        ("2 layers: a, b", 14.0, False),
-    ]
+    assert [(s.detail, s.sqnr_db, s.kept) for s in state.steps] == [("1 layers: a", 12.0, False), ("2 layers: a, b", 14.0, False)]
     assert [round(e, 4) for e, _ in asked] == [0.05, 0.0799, 0.0799, 0.0799]
     assert (state.precisions, state.devices) == ({}, {"old": "GPU"})
 
@@ -328,19 +349,20 @@ def test_tensors_grow_by_the_factor_and_outputs_stay(first: Any, last: Any, one:
     grown = factor.reshape(1, -1, 1, 1) if by_channel else factor
     np.testing.assert_allclose(a2, a * grown, rtol=1e-6)
     np.testing.assert_allclose(y2, y, rtol=1e-5)
-    assert Wiring(model).group("a") == ScaleGroup(
-        ("a",), (0,), (1,), "ConvTranspose" not in (first[1].op_type, last[1].op_type)
-    )
+    assert Wiring(model).group("a") == ScaleGroup(("a",), (0,), (1,), "ConvTranspose" not in (first[1].op_type, last[1].op_type))
 
 
 @pytest.mark.parametrize(
-    ("tensor", "what"),
-    [("x", "input or output"), ("y", "input or output"), ("e", "Exp does not pass"), ("s", "adds a constant")],
+    ("tensor", "what"), [("x", "input or output"), ("y", "input or output"), ("e", "Exp does not pass"), ("s", "adds a constant")]
 )
 def test_a_factor_that_cannot_move_is_refused(tensor: str, what: str) -> None:
     nodes = [
-        node("Conv", "x w", "a"), node("Exp", "a", "e"), node("Conv", "e w", "f"), node("Add", "f k", "s"), node("Conv", "s w", "y"),
-    ]  # fmt: skip
+        node("Conv", "x w", "a"),
+        node("Exp", "a", "e"),
+        node("Conv", "e w", "f"),
+        node("Add", "f k", "s"),
+        node("Conv", "s w", "y"),
+    ]
     constants = {"w": uneven(2, 2, 1, 1), "k": uneven(1, 2, 1, 1)}
     with pytest.raises(ModelError, match=what):
         Wiring(onnx_model(nodes, {"x": (1, 2, 2, 2)}, {"y": None}, constants)).group(tensor)
@@ -348,13 +370,7 @@ def test_a_factor_that_cannot_move_is_refused(tensor: str, what: str) -> None:
 
 @pytest.mark.parametrize(
     ("values", "loss"),
-    [
-        ([1.0, 0.5], 0.0),
-        ([1.0, 65504.0], 0.0),
-        ([65520.0, 1.0], INF),
-        ([0.0, 0.0], 0.0),
-        ([1.0 + 2.0**-12, 0.0], 2.0**-12),
-    ],
+    [([1.0, 0.5], 0.0), ([1.0, 65504.0], 0.0), ([65520.0, 1.0], INF), ([0.0, 0.0], 0.0), ([1.0 + 2.0**-12, 0.0], 2.0**-12)],
 )
 def test_the_loss_of_weights_in_fp16_is_relative(values: List[float], loss: float) -> None:
     weights = np.array(values, np.float32).reshape(1, 2, 1, 1)
@@ -376,8 +392,7 @@ def test_equalisation_reads_weights_by_input_channel_of_their_group(group: int) 
 
 @pytest.mark.parametrize("opset", [13, 18])
 @pytest.mark.parametrize(
-    ("op", "dims", "corrected"),
-    [("Conv", (2, 1, 1, 1), True), ("ConvTranspose", (1, 2, 1, 1), True), ("Gemm", (1, 2), True)],
+    ("op", "dims", "corrected"), [("Conv", (2, 1, 1, 1), True), ("ConvTranspose", (1, 2, 1, 1), True), ("Gemm", (1, 2), True)]
 )
 def test_a_bias_gives_back_what_rounding_takes_on_average(op: str, dims: Any, corrected: bool, opset: int) -> None:
     """Input 0.3 of a range of 127 is stored as 0: the outputs lack 0.3 times the weights."""

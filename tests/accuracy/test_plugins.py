@@ -64,9 +64,7 @@ def test_the_scales_of_a_part_fit_a_build_of_the_whole_model(tmp_path: Path) -> 
     onnx.save(model(), str(tmp_path / "m.onnx"))
     quantize(tmp_path / "m.onnx", {"x": SAMPLES}, QuantizeRequest(target="orin")).save(tmp_path / "scales")
     command = "build m.onnx --target orin --precision int8 --calib scales --backend trtexec -o b.sh"
-    done = subprocess.run(
-        [sys.executable, "-m", "edgedla", *command.split()], cwd=tmp_path, capture_output=True, text=True
-    )
+    done = subprocess.run([sys.executable, "-m", "edgedla", *command.split()], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "b.sh").exists()
 
@@ -114,9 +112,7 @@ def test_what_cannot_be_done_in_front_of_a_plugin_is_refused_in_one_message() ->
 
 def test_half_precision_in_front_of_a_plugin_is_refused_with_the_way_out() -> None:
     weights = {"w": np.ones((8, 8, 1, 1), "f2")}
-    half = onnx_model(
-        [node("Conv", "x w", "c", name="first"), node("Relu", "c", "y")], {"x": DIMS}, {"y": DIMS}, weights
-    )
+    half = onnx_model([node("Conv", "x w", "c", name="first"), node("Relu", "c", "y")], {"x": DIMS}, {"y": DIMS}, weights)
     half.graph.node[1].op_type, half.graph.node[1].domain = "Own_TRT", "vendor"
     half.opset_import.append(helper.make_opsetid("vendor", 1))
     for end in (half.graph.input[0], half.graph.output[0]):

@@ -30,15 +30,8 @@ ABSMAX = {"x": 3.0, "c": 4.0, "r": 4.0, "y": 6.0}
 
 def net(opset: int = 17) -> Any:
     rng = np.random.default_rng(0)
-    weights = {
-        "w": rng.standard_normal((8, 3, 3, 3)).astype("f") * 0.2,
-        "v": rng.standard_normal((4, 8, 1, 1)).astype("f") * 0.3,
-    }
-    nodes = [
-        node("Conv", "x w", "c", name="first", pads=[1] * 4),
-        node("Relu", "c", "r"),
-        node("Conv", "r v", "y", name="last"),
-    ]
+    weights = {"w": rng.standard_normal((8, 3, 3, 3)).astype("f") * 0.2, "v": rng.standard_normal((4, 8, 1, 1)).astype("f") * 0.3}
+    nodes = [node("Conv", "x w", "c", name="first", pads=[1] * 4), node("Relu", "c", "r"), node("Conv", "r v", "y", name="last")]
     return onnx_model(nodes, {"x": (1, 3, 8, 8)}, {"y": (1, 4, 8, 8)}, weights, opset=opset)
 
 
@@ -75,10 +68,7 @@ def test_every_form_has_the_levels_of_the_first(form: str) -> None:
     zeros = {types[n.input[2]] for n in made.graph.node if n.op_type == "QuantizeLinear"}
     assert scales == {onnx.TensorProto.FLOAT16 if form == "int8-fp16" else onnx.TensorProto.FLOAT}
     assert zeros == {onnx.TensorProto.UINT8 if form == "uint8" else onnx.TensorProto.INT8}
-    assert [v.type.tensor_type.elem_type for v in (*made.graph.input, *made.graph.output)] == [
-        1,
-        1,
-    ], "the ends stay FLOAT"
+    assert [v.type.tensor_type.elem_type for v in (*made.graph.input, *made.graph.output)] == [1, 1], "the ends stay FLOAT"
 
 
 def test_the_scales_come_back() -> None:
@@ -96,27 +86,18 @@ def test_no_pair_keeps_a_convolution_from_what_is_fused_into_it(form: str) -> No
         node("Conv", "x w", "c", name="conv", pads=[1] * 4),
         node("BatchNormalization", "c g b m s", "n"),
         node("Relu", "n", "r"),
-        node(
-            "Resize", "r  sizes", "y", mode="nearest", coordinate_transformation_mode="asymmetric", nearest_mode="floor"
-        ),
+        node("Resize", "r  sizes", "y", mode="nearest", coordinate_transformation_mode="asymmetric", nearest_mode="floor"),
     ]
     nodes[-1].input[:] = ["r", "", "sizes"]
     model = onnx_model(nodes, {"x": (1, 3, 8, 8)}, {"y": (1, 4, 16, 16)}, constants, opset=17)
-    result = quantize(
-        model, Samples(feeds(16), False, "16 tests"), QuantizeRequest(trt="11.4.1", quick=True, qdq_form=form)
-    )
+    result = quantize(model, Samples(feeds(16), False, "16 tests"), QuantizeRequest(trt="11.4.1", quick=True, qdq_form=form))
     assert result.model is not None
     made = onnx.load_from_string(result.model)
     maker = {o: n.op_type for n in made.graph.node for o in n.output}
     read = [n.input[0] for n in made.graph.node if n.op_type == "QuantizeLinear"]
-    assert sorted(maker.get(name, "input") for name in read) in (
-        ["Relu", "Resize", "input"],
-        ["Cast", "Relu", "Resize"],
-    )
+    assert sorted(maker.get(name, "input") for name in read) in (["Relu", "Resize", "input"], ["Cast", "Relu", "Resize"])
     scales = {
-        t.name: float(onnx.numpy_helper.to_array(t))
-        for t in made.graph.initializer
-        if t.name.endswith("/scale") and not t.dims
+        t.name: float(onnx.numpy_helper.to_array(t)) for t in made.graph.initializer if t.name.endswith("/scale") and not t.dims
     }
     assert len(set(scales.values())) == 2, "the resize reads and writes one scale"
 

@@ -62,7 +62,7 @@ def test_quantize_gives_scales_errors_and_files(network: Any, data: Data, tmp_pa
         # A window that the DLA does not take: all of it runs on the GPU.
         ("y = MaxPool<kernel_shape = [9, 9], pads = [4, 4, 4, 4]>(x)", 0),
     ],
-)  # fmt: skip
+)
 def test_constants_in_any_form_and_networks_without_int8_layers_are_quantized(nodes: str, int8: int) -> None:
     model = onnx.parser.parse_model(
         f'<ir_version: 8, opset_import: ["" : 17]> net (float[1,4,12,12] x) => (float[1,4,12,12] y) {{ {nodes} }}'
@@ -85,9 +85,7 @@ def test_the_adjustable_simulation_equals_that_of_the_plan(network: Any, data: D
     with as_file(network) as path:
         graph = load_onnx(path, trt=platform.release.trt)
     absmax = thresholds(collect(network, data[0]))
-    state = State(
-        network, network, graph, check_graph(graph, platform, "int8", "fallback"), data[1], data[1], absmax, "data", ""
-    )
+    state = State(network, network, graph, check_graph(graph, platform, "int8", "fallback"), data[1], data[1], absmax, "data", "")
     fixed = open_session(simulate(network, state.plan()).model.SerializeToString())
     adjustable = Simulation(network, state.plan())
     for feed, values in zip(data[1].feeds[:3], adjustable.runs(data[1].feeds[:3])):
@@ -233,9 +231,7 @@ def _batches() -> Any:
     yield np.ones((1, 3, 16, 16), np.float32)
 
 
-def test_a_full_disk_leaves_no_output_folder(
-    network: Any, data: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_leaves_no_output_folder(network: Any, data: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(fd: int) -> None:
         raise OSError(28, "No space left on device")
 
@@ -347,9 +343,8 @@ def test_the_result_is_measured_on_samples_that_no_step_saw(network: Any, data: 
     assert (result.judged, result.holdout) == ("the first 20 of 40 tests", "the last 20 of 40 tests")
     seen = quantize(network, data[0], QuantizeRequest(triage_samples=4), holdout=pictures_of(held_out, slice(20)))
     unseen = quantize(
-        network, data[0], QuantizeRequest(triage_samples=0), holdout=pictures_of(held_out, slice(20, None)),
-        absmax=result.absmax,
-    )  # fmt: skip
+        network, data[0], QuantizeRequest(triage_samples=0), holdout=pictures_of(held_out, slice(20, None)), absmax=result.absmax
+    )
     # Chosen by the first half alone, and measured on the second alone.
     assert result.absmax == seen.absmax
     assert [s.sqnr_db for s in result.steps] == [s.sqnr_db for s in seen.steps]
@@ -401,9 +396,11 @@ def test_a_goal_is_pursued_on_one_half_and_reported_on_the_other(network: Any, d
 def test_qdq_pairs_on_a_dead_branch_are_ignored(tmp_path: Path) -> None:
     constants = {"s": np.float32(0.05), "z": np.int8(0)}
     nodes = [
-        node("Relu", "x", "y"), node("Neg", "x", "dead"), node("QuantizeLinear", "dead s z", "q"),
+        node("Relu", "x", "y"),
+        node("Neg", "x", "dead"),
+        node("QuantizeLinear", "dead s z", "q"),
         node("DequantizeLinear", "q s z", "unread"),
-    ]  # fmt: skip
+    ]
     model = save(onnx_model(nodes, {"x": (1, 3, 8, 8)}, constants=constants), tmp_path / "m.onnx")
     values = np.random.default_rng(0).standard_normal((8, 3, 8, 8)).astype(np.float32)
     found = quantize(model, values, QuantizeRequest(target="agx-orin-64gb"))

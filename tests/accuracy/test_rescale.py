@@ -27,9 +27,7 @@ def net(body: str, scale: float = 1.0) -> Any:
         f'<ir_version: 8, opset_import: ["" : 17]> net (float[1,3,16,16] x) => (float[1,4,n,m] y) {{{body}}}'
     )
     rng = np.random.default_rng(0)
-    shapes = {
-        "w": (8, 3, 3, 3), "b": (8,), "v": (4, 8, 1, 1), "d": (8, 1, 3, 3), "s": (8,), "o": (8,), "m": (8,), "q": (8,),
-    }  # fmt: skip
+    shapes = {"w": (8, 3, 3, 3), "b": (8,), "v": (4, 8, 1, 1), "d": (8, 1, 3, 3), "s": (8,), "o": (8,), "m": (8,), "q": (8,)}
     for name, shape in shapes.items():
         if any(name in node.input for node in model.graph.node):
             values = rng.standard_normal(shape) * (scale if name in "wb" else 1 / scale if name == "v" else 1.0)
@@ -123,18 +121,19 @@ def test_layers_beyond_fp16_that_cannot_be_rescaled_stay_on_the_gpu(data: Data) 
 
 @pytest.mark.parametrize(("gain", "kept"), [(0.05, False), (0.0625, True)])
 @pytest.mark.parametrize("repair", ["bias correction", "cross-layer equalisation"])
-def test_a_repair_is_kept_above_its_least_gain(
-    repair: str, gain: float, kept: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_repair_is_kept_above_its_least_gain(repair: str, gain: float, kept: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """On the held-out samples, in dB: what lies below may be chance."""
     from edgedla.accuracy.repairs import bias_correction, equalize
 
     noise = {"old": 0.0, "new": gain}
     steps: List[Any] = []
     state: Any = SimpleNamespace(
-        steps=steps, model="old", plan=lambda: SimpleNamespace(calibration=SimpleNamespace(absmax={})), absmax={},
+        steps=steps,
+        model="old",
+        plan=lambda: SimpleNamespace(calibration=SimpleNamespace(absmax={})),
+        absmax={},
         simulation=lambda *_, model="old": SimpleNamespace(noise=lambda feeds: SimpleNamespace(sqnr_db=noise[model])),
-    )  # fmt: skip
+    )
     if repair == "bias correction":
         for name in ("node_modes", "_mean_errors"):
             monkeypatch.setattr(bias_correction, name, lambda *_: {"c": 1.0})

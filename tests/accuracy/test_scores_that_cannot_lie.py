@@ -25,9 +25,12 @@ METRIC = {"classes": "top1", "masks": "miou"}
 def models(tmp_path_factory: pytest.TempPathFactory) -> Dict[str, Path]:
     folder = tmp_path_factory.mktemp("scores")
     made = {
-        "classes": nets.classes(), "masks": nets.masks(), "classes of NaN": nets.classes(np.nan), "masks of NaN": nets.masks(np.nan),
+        "classes": nets.classes(),
+        "masks": nets.masks(),
+        "classes of NaN": nets.classes(np.nan),
+        "masks of NaN": nets.masks(np.nan),
         "overflow": nets.overflow(),
-    }  # fmt: skip
+    }
     for name, model in made.items():
         onnx.save(model, folder / f"{name.replace(' ', '_')}.onnx")
     return {name: folder / f"{name.replace(' ', '_')}.onnx" for name in made}
@@ -96,10 +99,7 @@ def test_the_error_counts_the_labels_and_shows_the_first(
     data = arrays(tmp_path / "s.npz", **of)
     assert exit_code_of(["evaluate", str(models["classes"]), "--data", data]) == 3
     said = capsys.readouterr().err
-    assert (
-        "2 of 12 labels do not fit the network's outputs; the first, of sample 3: class 9, and the network has 0 to 3"
-        in said
-    )
+    assert "2 of 12 labels do not fit the network's outputs; the first, of sample 3: class 9, and the network has 0 to 3" in said
     assert exit_code_of(["evaluate", str(models["classes"]), "--data", data, "--metric", "top5"]) == 2
     assert "top5 of 4 classes is 1, whatever the network says" in capsys.readouterr().err
 
@@ -110,17 +110,30 @@ BOX = [1.0, 2.0, 2.0, 6.0, 6.0]
 @pytest.mark.parametrize(
     ("row", "said"),
     [
-        ([1, 0, 0, np.inf, 5], "NaN or infinite"), ([np.nan, *BOX[1:]], "NaN or infinite"), ([0.5, *BOX[1:]], "class 0.5"),
-        ([-2, *BOX[1:]], "class -2"), ([1e9, *BOX[1:]], "class 1e+09"), ([1, 6, 6, 2, 2], "without a pixel"),
-        ([1, 50, 50, 60, 60], "without a pixel"), ([1, 0.1, 0.1, 0.4, 0.4], "shares of the frame"), (["a"] * 5, "type"),
+        ([1, 0, 0, np.inf, 5], "NaN or infinite"),
+        ([np.nan, *BOX[1:]], "NaN or infinite"),
+        ([0.5, *BOX[1:]], "class 0.5"),
+        ([-2, *BOX[1:]], "class -2"),
+        ([1e9, *BOX[1:]], "class 1e+09"),
+        ([1, 6, 6, 2, 2], "without a pixel"),
+        ([1, 50, 50, 60, 60], "without a pixel"),
+        ([1, 0.1, 0.1, 0.4, 0.4], "shares of the frame"),
+        (["a"] * 5, "type"),
         ([1, 2, 3], "not (objects, 5)"),
         # The last pixel of the frame, and boxes that touch it from outside or have no width or height.
-        ([1, 7, 7, 8, 8], ""), ([1, 8, 2, 9, 6], "without a pixel"), ([1, 2, 8, 6, 9], "without a pixel"),
-        ([1, -2, 2, 0, 6], "without a pixel"), ([1, 2, -2, 6, 0], "without a pixel"), ([1, -2, -2, 2, 2], ""),
-        ([1, 5, 1, 5, 7], "without a pixel"), ([1, 1, 5, 7, 5], "without a pixel"), ([1, 5, 1, 3, 7], "without a pixel"),
-        ([1, 0, 0, 1.5, 1.5], "shares of the frame"), ([1, 0, 0, 1.6, 1.6], ""),
+        ([1, 7, 7, 8, 8], ""),
+        ([1, 8, 2, 9, 6], "without a pixel"),
+        ([1, 2, 8, 6, 9], "without a pixel"),
+        ([1, -2, 2, 0, 6], "without a pixel"),
+        ([1, 2, -2, 6, 0], "without a pixel"),
+        ([1, -2, -2, 2, 2], ""),
+        ([1, 5, 1, 5, 7], "without a pixel"),
+        ([1, 1, 5, 7, 5], "without a pixel"),
+        ([1, 5, 1, 3, 7], "without a pixel"),
+        ([1, 0, 0, 1.5, 1.5], "shares of the frame"),
+        ([1, 0, 0, 1.6, 1.6], ""),
     ],
-)  # fmt: skip
+)
 def test_boxes_that_do_not_fit(row: List[Any], said: str) -> None:
     from edgedla.accuracy.scores.labels import boxes_fault
 
@@ -140,13 +153,8 @@ def test_a_drop_is_a_finite_number_of_0_or_more(
     more = {"evaluate": ["--against", model], "quantize": [], "deploy": ["-o", str(tmp_path / "out")]}[verb]
     assert exit_code_of([verb, model, "--data", data, "--metric", "top1", "--max-drop", value, *more]) == 2
     assert "is not a drop of the metric" in capsys.readouterr().err
-    for option in (
-        ("--min-sqnr",) if verb == "quantize" else ("--max-latency", "--approximate") if verb == "deploy" else ()
-    ):
-        assert exit_code_of([verb, model, "--data", data, option, value.strip("%"), *more]) == 2 or value in (
-            "-5",
-            "-0.1%",
-        )
+    for option in ("--min-sqnr",) if verb == "quantize" else ("--max-latency", "--approximate") if verb == "deploy" else ():
+        assert exit_code_of([verb, model, "--data", data, option, value.strip("%"), *more]) == 2 or value in ("-5", "-0.1%")
 
 
 BLIND = ["samples all zero", "samples all the same", "samples constant", "labels of one class"]
@@ -160,9 +168,7 @@ def test_samples_that_can_notice_nothing_decide_nothing(
     rng = np.random.default_rng(4)
     data = arrays(tmp_path / "s.npz", **nets.DAMAGES[damage](nets.sound("classes", 60, rng), rng))
     model = str(models["classes"])
-    more = {"evaluate": ["--against", model], "quantize": [], "deploy": ["-o", str(tmp_path / "out"), "--level", "0"]}[
-        verb
-    ]
+    more = {"evaluate": ["--against", model], "quantize": [], "deploy": ["-o", str(tmp_path / "out"), "--level", "0"]}[verb]
     # A drop that 60 samples would show, if they were worth anything.
     code = exit_code_of([verb, model, "--data", data, "--metric", "top1", "--max-drop", "0.3", *more])
     said = capsys.readouterr()
@@ -210,10 +216,7 @@ def test_evaluate_decides_by_the_interval_of_the_paired_difference(
     assert codes == [7, 0, 0]
     said = " ".join(capsys.readouterr().out.split())
     assert "NOT SHOWN: 40 samples cannot show a drop of at most 0.005 (95 %: up to 0.04667); about 390 would" in said
-    assert (
-        exit_code_of(["evaluate", model, "--data", data, "--against", model, "--max-drop", "1%", "--format", "json"])
-        == 0
-    )
+    assert exit_code_of(["evaluate", model, "--data", data, "--against", model, "--max-drop", "1%", "--format", "json"]) == 0
     assert '"answer": "shown"' in capsys.readouterr().out
 
 
@@ -222,9 +225,7 @@ def test_students_interval_matches_published_quantiles() -> None:
     for freedom, t in ((1, 12.706), (4, 2.776), (9, 2.262), (30, 2.042)):
         values = np.random.default_rng(freedom).standard_normal(freedom + 1)
         half = t * values.std(ddof=1) / np.sqrt(freedom + 1)
-        assert mean_interval(list(values)) == pytest.approx(
-            (values.mean() - half, values.mean() + half), rel=2e-3, abs=2e-3
-        )
+        assert mean_interval(list(values)) == pytest.approx((values.mean() - half, values.mean() + half), rel=2e-3, abs=2e-3)
 
 
 @pytest.mark.parametrize("parts", [(3, 5), (4, 5), (1, 2)])
@@ -273,9 +274,7 @@ def test_an_output_of_zeros_has_no_error_to_measure(tmp_path: Path, capsys: pyte
     from tests.models import node, onnx_model
 
     weights = {"w": -np.ones((2, 3, 1, 1), np.float32)}
-    model = onnx_model(
-        [node("Conv", "x w", "c"), node("Relu", "c", "y")], {"x": (1, 3, 4, 4)}, {"y": (1, 2, 4, 4)}, weights
-    )
+    model = onnx_model([node("Conv", "x w", "c"), node("Relu", "c", "y")], {"x": (1, 3, 4, 4)}, {"y": (1, 2, 4, 4)}, weights)
     onnx.save(model, tmp_path / "m.onnx")
     data = arrays(tmp_path / "s.npz", x=np.random.default_rng(0).random((40, 3, 4, 4), np.float32))
     assert exit_code_of(["quantize", str(tmp_path / "m.onnx"), "--data", data, "--min-sqnr", "20"]) in (1, 7)
@@ -291,11 +290,7 @@ def test_random_damage_is_never_accepted_and_never_a_bug(models: Dict[str, Path]
         name, kind, of = nets.damaged(seed)
         one = "deploy" if seed % 25 == 7 else "quantize" if seed % 8 == 3 else "evaluate"
         model, data = str(models[kind]), arrays(tmp_path / f"{seed}.npz", **of)
-        more = {
-            "evaluate": ["--against", model],
-            "quantize": [],
-            "deploy": ["-o", str(tmp_path / f"out{seed}"), "--level", "0"],
-        }
+        more = {"evaluate": ["--against", model], "quantize": [], "deploy": ["-o", str(tmp_path / f"out{seed}"), "--level", "0"]}
         for verb in [one, *more][: amount(1, 4)]:
             line = [verb, model, "--data", data, "--metric", METRIC[kind], "--max-drop", "0.5%", *more[verb]]
             code = exit_code_of(line)

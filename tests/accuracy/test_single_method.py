@@ -16,9 +16,7 @@ from edgedla.quantization.samples import Samples
 Data = Tuple[Samples, Samples]
 
 
-def test_a_single_method_is_taken_where_auto_loses_to_it(
-    network: Any, data: Data, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_single_method_is_taken_where_auto_loses_to_it(network: Any, data: Data, monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a network whose rare large values matter: the search is made to choose ranges of half the size."""
     from edgedla.accuracy.repairs import output_thresholds
 
@@ -64,9 +62,12 @@ def test_every_long_phase_tells_how_far_it_is(network: Any, data: Data) -> None:
     """A bar makes the time left of it."""
     seen: Dict[str, List[Tuple[int, int]]] = {}
     quantize(
-        network, data[0], QuantizeRequest(keep_apart=False), holdout=data[1],
+        network,
+        data[0],
+        QuantizeRequest(keep_apart=False),
+        holdout=data[1],
         progress=lambda phase, done, of: seen.setdefault(phase, []).append((done, of)),
-    )  # fmt: skip
+    )
     assert set(seen) >= {"collecting", "methods", "tensors", "thresholds", "result", "channels"}
     for phase, steps in seen.items():
         assert [done for done, _ in steps] == list(range(1, steps[-1][1] + 1)), phase

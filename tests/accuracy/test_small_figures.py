@@ -95,18 +95,20 @@ def test_one_class_is_no_mask() -> None:
         ([[0, 1, 1, 4]], "a label of shape [1, 4], not (objects, 5): class, x1, y1, x2, y2; class -1 is padding"),
         ([["0"] * 5], "a label of shape [1, 5] and type <U1, not (objects, 5): class, x1, y1, x2, y2; class -1 is padding"),
     ],
-)  # fmt: skip
+)
 def test_boxes_have_a_pixel_in_the_frame(rows: Any, said: str) -> None:
     assert boxes_fault(np.array(rows), 8, 10) == said
 
 
 def test_the_refusal_counts_the_labels_and_shows_the_first_that_does_not_fit() -> None:
     with pytest.raises(DataError) as caught:
-        require_fitting([1, 7, 2, 9], lambda label, outputs: "" if label < len(outputs) else f"{label} is too much",
-                        {"a": np.zeros(1), "b": np.zeros(1), "c": np.zeros(1)}, "labels.npy")  # fmt: skip
-    assert caught.value.what == (
-        "2 of 4 labels do not fit the network's outputs; the first, of sample 1: 7 is too much"
-    )
+        require_fitting(
+            [1, 7, 2, 9],
+            lambda label, outputs: "" if label < len(outputs) else f"{label} is too much",
+            {"a": np.zeros(1), "b": np.zeros(1), "c": np.zeros(1)},
+            "labels.npy",
+        )
+    assert caught.value.what == ("2 of 4 labels do not fit the network's outputs; the first, of sample 1: 7 is too much")
     assert caught.value.where == "labels.npy"
     require_fitting([], lambda label, outputs: "no", {}, "labels.npy")
 
@@ -116,9 +118,7 @@ def test_the_refusal_counts_the_labels_and_shows_the_first_that_does_not_fit() -
 
 def measured(**figures: Tuple[float, float]) -> Any:
     """A collection of tensors, each with (largest magnitude, mean square)."""
-    return SimpleNamespace(
-        histograms={n: SimpleNamespace(absmax=top, power=lambda p=p: p) for n, (top, p) in figures.items()}
-    )
+    return SimpleNamespace(histograms={n: SimpleNamespace(absmax=top, power=lambda p=p: p) for n, (top, p) in figures.items()})
 
 
 @pytest.mark.parametrize(
@@ -139,13 +139,9 @@ def measured(**figures: Tuple[float, float]) -> Any:
         (0.0, 0.0, None, 0),
     ],
 )
-def test_fp16_holds_65504_and_40_db_above_its_least_step(
-    top: float, power: float, problem: Optional[str], shift: int
-) -> None:
+def test_fp16_holds_65504_and_40_db_above_its_least_step(top: float, power: float, problem: Optional[str], shift: int) -> None:
     found = fp16_findings(measured(a=(top, power)), ["a"])
-    assert [(f.tensor, f.problem, f.absmax, f.shift) for f in found] == (
-        [("a", problem, top, shift)] if problem else []
-    )
+    assert [(f.tensor, f.problem, f.absmax, f.shift) for f in found] == ([("a", problem, top, shift)] if problem else [])
 
 
 def test_a_tensor_is_judged_as_many_times_larger_as_it_is_now() -> None:
@@ -173,9 +169,7 @@ def test_tensors_of_one_scale_take_the_largest_range() -> None:
     assert repair._ranges([("a", "b"), ("c",)], {"a": 1.0, "b": 3.0, "c": 2.0}) == {"a": 3.0, "b": 3.0, "c": 2.0}
 
 
-@pytest.mark.parametrize(
-    ("total", "shares"), [(2.0, [0.5, 1.5]), (4.0, [1.0, 3.0]), (8.0, [1.0, 3.0]), (0.0, [1.0, 3.0])]
-)
+@pytest.mark.parametrize(("total", "shares"), [(2.0, [0.5, 1.5]), (4.0, [1.0, 3.0]), (8.0, [1.0, 3.0]), (0.0, [1.0, 3.0])])
 def test_noise_of_single_tensors_adds_up_to_no_more_than_was_measured(total: float, shares: List[float]) -> None:
     candidates = [Candidate("a", 1.0, ("x",)), Candidate("b", 3.0, ("y",))]
     assert [c.share for c in repair._adding_up(candidates, total)] == shares
@@ -219,8 +213,7 @@ def test_a_threshold_is_tried_from_one_db_on(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize(
-    ("gain_db", "goal_db", "kept", "met"),
-    [(0.05, 0.0, False, False), (0.06, 0.0, True, True), (0.06, 99.0, True, False)],
+    ("gain_db", "goal_db", "kept", "met"), [(0.05, 0.0, False, False), (0.06, 0.0, True, True), (0.06, 99.0, True, False)]
 )
 def test_thresholds_stay_where_the_outputs_gain_more_than_chance(
     gain_db: float, goal_db: float, kept: bool, met: bool, monkeypatch: pytest.MonkeyPatch
@@ -301,11 +294,7 @@ def test_of_many_tensors_the_noisiest_32_run_on_all_samples(tensors: int, feeds:
     said: List[Tuple[int, int]] = []
     absmax = dict.fromkeys(simulation.tensors, 2.0)
     got = triage.with_output_shares(
-        errors_of(simulation.tensors),
-        simulation,
-        [{}] * feeds,
-        absmax,
-        progress=lambda *a: said.append(a),
+        errors_of(simulation.tensors), simulation, [{}] * feeds, absmax, progress=lambda *a: said.append(a)
     )
     assert [e.output_share for e in got] == [1.0 + i for i in range(tensors)]
     assert sum(n == 2 for n, _ in simulation.asked) == (coarse if feeds != 2 else tensors)
@@ -399,9 +388,7 @@ def test_ranges_are_tried_where_the_outputs_noise_is() -> None:
 # --- Channels of an output
 
 
-def model_of(
-    nodes: Sequence[onnx.NodeProto], shape: Sequence[int], output: Sequence[Any], **weights: np.ndarray
-) -> Any:
+def model_of(nodes: Sequence[onnx.NodeProto], shape: Sequence[int], output: Sequence[Any], **weights: np.ndarray) -> Any:
     return onnx_model(list(nodes), {"x": list(shape)}, {"y": list(output)}, weights)
 
 
@@ -458,14 +445,9 @@ def test_a_product_of_bounded_values_is_bounded(nodes: Any, bounded: bool) -> No
 
 
 def test_every_element_of_a_concatenation_knows_its_channel() -> None:
-    nodes = [
-        node("Sigmoid", "x", "a"), node("Exp", "x", "b"), node("Concat", "a b", "c", axis=1),
-        node("Reshape", "c to", "y"),
-    ]  # fmt: skip
+    nodes = [node("Sigmoid", "x", "a"), node("Exp", "x", "b"), node("Concat", "a b", "c", axis=1), node("Reshape", "c to", "y")]
     of, units = sources(nodes, (1, 2, 1, 3), (1, 4, 3), to=np.array([1, 4, 3], np.int64))
-    assert sorted(of, key=lambda s: s[1]) in (
-        [("a", 1, 2, True), ("b", 3, 2, False)], [("b", 1, 2, False), ("a", 3, 2, True)],
-    )  # fmt: skip
+    assert sorted(of, key=lambda s: s[1]) in ([("a", 1, 2, True), ("b", 3, 2, False)], [("b", 1, 2, False), ("a", 3, 2, True)])
     first = {tensor: number for tensor, number, _, _ in of}
     expected = [first["a"]] * 3 + [first["a"] + 1] * 3 + [first["b"]] * 3 + [first["b"] + 1] * 3
     assert units.ids.tolist() == expected
@@ -509,8 +491,14 @@ def test_a_depthwise_convolution_wants_channels_of_one_range(gain: float, factor
 
 def test_a_score_says_what_it_computed_in() -> None:
     figures: Dict[str, Any] = {
-        "network": "n", "basis": "fp32", "metric": "top1", "value": 0.5, "low": NAN, "high": 0.75, "samples": 8,
-    }  # fmt: skip
+        "network": "n",
+        "basis": "fp32",
+        "metric": "top1",
+        "value": 0.5,
+        "low": NAN,
+        "high": 0.75,
+        "samples": 8,
+    }
     assert Score(**figures).computed_in == "FP32"
     assert Score(**figures, types=("FP16", "BF16")).computed_in == "FP16 and BF16"
     row = {**figures, "low": None}

@@ -76,8 +76,7 @@ def test_noise_counts_the_finite_elements_of_tensors_with_a_signal() -> None:
 
     noise = Noise(["a", "zero", "small"])
     noise.add(
-        [np.array([1.0, 2.0, np.inf]), np.zeros(2), np.array([0.5])],
-        [np.array([1.0, 1.0, 7.0]), np.ones(2), np.array([0.5])],
+        [np.array([1.0, 2.0, np.inf]), np.zeros(2), np.array([0.5])], [np.array([1.0, 1.0, 7.0]), np.ones(2), np.array([0.5])]
     )
     assert noise.share == pytest.approx((1 / 5 + 0) / 2)
     assert noise.of(0) == (pytest.approx(10 * np.log10(5)), pytest.approx(3 / np.sqrt(5 * 2)))

@@ -31,12 +31,7 @@ def fake_tensorrt(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     """`fake_tensorrt("10.3.0", build="none")` installs a fake and returns it; keywords are those of its Script."""
 
     def install(version: str, **script: Any) -> Any:
-        values = {
-            "layers": NETWORK,
-            "inputs": {"image": (1, 3, 8, 8)},
-            "outputs": {"probabilities": (1, 8, 8, 8)},
-            **script,
-        }
+        values = {"layers": NETWORK, "inputs": {"image": (1, 3, 8, 8)}, "outputs": {"probabilities": (1, 8, 8, 8)}, **script}
         module = fake.make_module(version, fake.Script(**values))
         monkeypatch.setitem(sys.modules, "tensorrt", module)
         return module
@@ -66,7 +61,11 @@ def plan_for() -> Callable[..., BuildPlan]:
                 LayerPlan("conv", "CONVOLUTION", "DLA0", None, "dla", ("a",)),
                 LayerPlan("relu", "ACTIVATION", "DLA0", "fp16" if int8 and not typed else None, "dla", ("b",)),
                 LayerPlan(
-                    "softmax", "SOFTMAX", "DLA0" if standalone else "GPU", None, "dla" if standalone else "gpu",
+                    "softmax",
+                    "SOFTMAX",
+                    "DLA0" if standalone else "GPU",
+                    None,
+                    "dla" if standalone else "gpu",
                     ("probabilities",),
                 ),
             ),
@@ -79,7 +78,7 @@ def plan_for() -> Callable[..., BuildPlan]:
             if int8 and not typed
             else Calibration(),
             regions=(("conv", "relu", 2),),
-        )  # fmt: skip
+        )
         return replace(plan, **changes)
 
     return make

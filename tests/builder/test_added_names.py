@@ -39,11 +39,7 @@ def network(a: str = "a", b: str = "b", weight: str = "w0") -> Any:
 
 @pytest.mark.parametrize(
     ("precision", "numerics", "adjustable"),
-    [
-        ("fp16", {"fp16-accumulation": "fp16"}, False),
-        ("int8", {"int8-accumulation": "int32"}, False),
-        ("int8", {}, True),
-    ],
+    [("fp16", {"fp16-accumulation": "fp16"}, False), ("int8", {"int8-accumulation": "int32"}, False), ("int8", {}, True)],
 )
 def test_a_model_may_hold_any_name_that_the_simulation_adds(
     plan_for: Callable[..., BuildPlan], precision: str, numerics: Dict[str, str], adjustable: bool
@@ -75,9 +71,20 @@ def test_a_model_may_hold_any_name_that_the_simulation_adds(
 
 
 NAMES = (
-    "edgedla_probe/flat", "edgedla_probe/max/x", "x/edgedla_probe/max", "edgedla/axes", "edgedla/zero", "edgedla/0/mean",
-    "edgedla/0/0", "edgedla/zero_point", "y/corrected_bias", "edgedla/scale/x", "y/unrounded", "x/dla_int8", "w0/dla_int8_0",
-)  # fmt: skip
+    "edgedla_probe/flat",
+    "edgedla_probe/max/x",
+    "x/edgedla_probe/max",
+    "edgedla/axes",
+    "edgedla/zero",
+    "edgedla/0/mean",
+    "edgedla/0/0",
+    "edgedla/zero_point",
+    "y/corrected_bias",
+    "edgedla/scale/x",
+    "y/unrounded",
+    "x/dla_int8",
+    "w0/dla_int8_0",
+)
 
 
 def test_quantize_measures_and_repairs_a_model_with_any_of_its_own_names() -> None:

@@ -37,9 +37,7 @@ def artifact(**changes: Any) -> Artifact:
 
 
 def save(folder: Path, engine: bytes = b"engine", **changes: Any) -> Artifact:
-    return save_artifact(
-        artifact(**changes), folder, {("engine", "model.engine"): engine, ("plan", "plan.json"): b"{}"}
-    )
+    return save_artifact(artifact(**changes), folder, {("engine", "model.engine"): engine, ("plan", "plan.json"): b"{}"})
 
 
 def test_saved_and_loaded_artifacts_are_equal_and_meet_the_schema(tmp_path: Path) -> None:

@@ -181,14 +181,17 @@ def nest(out: Path) -> None:
         (forge_stage(1, binding("middle", size_bytes=4096)), "middle with size_bytes 4096, which is made with 2048"),
         (forge_stage(1, binding("image", dtype="HALF")), "it reads image with dtype HALF"),
         (forge_stage(1, binding("middle", name="other")), "it reads other, which nothing before it makes"),
-        (forge_stage(0, binding("middle", name="image")), "it makes image, which an earlier stage or the network provides already"),
+        (
+            forge_stage(0, binding("middle", name="image")),
+            "it makes image, which an earlier stage or the network provides already",
+        ),
         (forge_stage(1, binding("last", name="early2")), "no stage makes the output last"),
         (forge_stage(1, binding("early", name="image")), "early is made|no stage|reads"),
         (lambda out: binding_of_chain(out, "last", dtype="HALF"), "no stage makes the output last as the chain states"),
         (forge_stage(1, lambda d: d["bindings"].pop(1)), "middle is written by a stage, and nothing reads it"),
         (forge_stage(1, lambda d: d.update(bindings=None)), "field: bindings$"),
     ],
-)  # fmt: skip
+)
 def test_forged_and_damaged_chains_are_refused(
     tmp_path: Path, damage: Callable[[Path], Any], why: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

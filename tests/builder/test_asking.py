@@ -24,8 +24,7 @@ LAYERS = [
 ]
 #: As ImporterContext.cpp of TensorRT words it.
 REFUSED = tuple(
-    (name, operator, f"DLA validation failed for layer: {name}")
-    for name, operator in (("x_fp16_cast", "Cast"), ("relu", "Relu"))
+    (name, operator, f"DLA validation failed for layer: {name}") for name, operator in (("x_fp16_cast", "Cast"), ("relu", "Relu"))
 )
 SIZES = {"inputs": {"x": (1, 16, 8, 8)}, "outputs": {"y": (1, 16, 8, 8)}}
 
@@ -86,9 +85,7 @@ def test_tensorrt_is_asked_about_layers_that_no_source_decides(
     assert said.endswith(f"of {len(layers)} that no source decides it takes {len(layers) - 1} on the DLA")
 
 
-def test_tensorrt_is_asked_where_the_rules_leave_nothing_for_the_dla(
-    tmp_path: Path, fake_tensorrt: Callable[..., Any]
-) -> None:
+def test_tensorrt_is_asked_where_the_rules_leave_nothing_for_the_dla(tmp_path: Path, fake_tensorrt: Callable[..., Any]) -> None:
     proto = onnx_model([node("Softmax", "x", "y", name="s", axis=1)], {"x": (1, 9000, 2, 2)}, {"y": (1, 9000, 2, 2)})
     path = save(proto, tmp_path / "softmax.onnx")
     request = BuildRequest(target="agx-orin-64gb", trt="10.3.0", precision="fp16")

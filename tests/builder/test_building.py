@@ -67,9 +67,7 @@ def test_a_host_artifact_agrees_with_fp32_through_its_border_formats(
     assert np.linalg.norm(found - want) / np.linalg.norm(want) < tolerance
 
 
-def test_int8_without_calib_data_is_marked_synthetic_in_output_and_plan(
-    chain: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_int8_without_calib_data_is_marked_synthetic_in_output_and_plan(chain: Callable[..., Path], tmp_path: Path) -> None:
     said: List[str] = []
     artifact = build(chain(), tmp_path / "out", request(precision="int8"), say=said.append)
     assert any("random" in line for line in said)
@@ -118,8 +116,7 @@ def test_a_build_of_other_code_or_data_is_not_taken_for_this_one(
 
 
 @pytest.mark.parametrize(
-    ("changed", "again"),
-    [("", False), ("samples", True), ("no samples", True), ("library", True), ("preprocessing", True)],
+    ("changed", "again"), [("", False), ("samples", True), ("no samples", True), ("library", True), ("preprocessing", True)]
 )
 def test_an_error_measured_on_other_samples_or_by_other_libraries_is_measured_again(
     chain: Callable[..., Path], tmp_path: Path, changed: str, again: bool, monkeypatch: pytest.MonkeyPatch
@@ -180,9 +177,7 @@ def test_an_unchanged_build_is_skipped_unless_forced(chain: Callable[..., Path],
     assert said == ["building with the host backend"]
 
 
-def test_a_changed_model_is_built_again_and_the_old_artifact_is_stale(
-    chain: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_a_changed_model_is_built_again_and_the_old_artifact_is_stale(chain: Callable[..., Path], tmp_path: Path) -> None:
     path = chain()
     build(path, tmp_path / "out", request())
     model = onnx.load(str(path))
@@ -262,9 +257,7 @@ def test_an_unfinished_first_build_leaves_no_folder(
         shutil.rmtree(out.parent)
 
 
-def test_a_failed_first_build_keeps_its_log(
-    chain: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_first_build_keeps_its_log(chain: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def leaves_a_log(plan: Any, path: Path, work: Path, *_: Any) -> None:
         (work / "build.log").write_text("why")
         raise errors.pop()
@@ -337,10 +330,7 @@ def test_a_long_log_is_stored_compressed_and_read_as_before(
     """INT8 builds for the GPU log megabytes of tactics, and each artifact holds its log."""
     tactics = tuple(("VERBOSE", f"conv1 Tactic: 0x{n:016x} Time: 0.01{n % 977}") for n in range(20_000))
     on_device(
-        log=(
-            *tactics,
-            ("WARNING", "Layer 'pool1' (POOLING): Unsupported on DLA. Switching this layer's device type to GPU."),
-        )
+        log=(*tactics, ("WARNING", "Layer 'pool1' (POOLING): Unsupported on DLA. Switching this layer's device type to GPU."))
     )
     artifact = build(chain(), tmp_path / "out", on_tensorrt())
     log = load_artifact(tmp_path / "out").file("log")
@@ -382,11 +372,7 @@ def test_the_second_build_reuses_the_first_ones_timings(
 
 @pytest.mark.parametrize("fact", ["model", "l4t", "power_mode", "tensorrt"])
 def test_an_engine_of_another_device_is_not_taken_for_this_one(
-    on_device: Callable[..., Any],
-    chain: Callable[..., Path],
-    tmp_path: Path,
-    fact: str,
-    monkeypatch: pytest.MonkeyPatch,
+    on_device: Callable[..., Any], chain: Callable[..., Path], tmp_path: Path, fact: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     on_device()
     facts = {"model": "Orin", "l4t": "36.4.3", "power_mode": "MAXN", "tensorrt": "10.3.0", "clocks_mhz": {"emc": 1}}
@@ -437,12 +423,7 @@ def test_a_refused_layer_is_written_to_a_drift_file(
     ],
 )
 def test_a_failed_build_leaves_the_last_good_artifact_and_its_log(
-    script: Dict[str, Any],
-    error: type,
-    why: str,
-    on_device: Callable[..., Any],
-    chain: Callable[..., Path],
-    tmp_path: Path,
+    script: Dict[str, Any], error: type, why: str, on_device: Callable[..., Any], chain: Callable[..., Path], tmp_path: Path
 ) -> None:
     path = chain()
     on_device()
@@ -500,9 +481,7 @@ def quantised_chain(path: Path) -> Path:
 
 
 @pytest.mark.parametrize("backend", ["tensorrt", "host"])
-def test_a_model_with_qdq_nodes_needs_no_samples_for_int8(
-    backend: str, on_device: Callable[..., Any], tmp_path: Path
-) -> None:
+def test_a_model_with_qdq_nodes_needs_no_samples_for_int8(backend: str, on_device: Callable[..., Any], tmp_path: Path) -> None:
     layers = [
         ("q", "QUANTIZE", ("image",), ("image_q",)),
         ("dq", "DEQUANTIZE", ("image_q",), ("image_dq",)),

@@ -236,8 +236,7 @@ def test_engines_on_one_core_share_its_sram(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("target", "want"),
-    [("agx-orin-64gb", [1, 2, 1, 2]), ("agx-xavier-32gb", [3, 3, 3, 3]), ("xavier-nx-8gb", [3, 3, 3, 3])],
+    ("target", "want"), [("agx-orin-64gb", [1, 2, 1, 2]), ("agx-xavier-32gb", [3, 3, 3, 3]), ("xavier-nx-8gb", [3, 3, 3, 3])]
 )
 def test_gpu_stages_take_no_share_of_the_sram(target: str, want: List[int]) -> None:
     stages = [StageLayers(device, (i,)) for i, device in enumerate(("GPU", "DLA0", "DLA1", "DLA0"))]
@@ -254,9 +253,7 @@ def test_a_chain_with_other_loadables_than_the_placement_notes_it(tmp_path: Path
     assert [n for n in build(DETECTOR, tmp_path / "b", request(none)).notes if "other loadables" in n]
     torn = [(0, n // 2 - 1), (1, n - 1)]
     devices = runs("DLA0", "DLA1")
-    both = placed(
-        DETECTOR, tmp_path / "r.json", lambda i, k: "DLA0" if i in (0, k - 1) else devices(i, k), regions=[(0, n - 1)]
-    )
+    both = placed(DETECTOR, tmp_path / "r.json", lambda i, k: "DLA0" if i in (0, k - 1) else devices(i, k), regions=[(0, n - 1)])
     assert torn
     with pytest.raises(BuildError, match="cannot be cut into engines of one core"):
         build(DETECTOR, tmp_path / "c", request(both))
@@ -295,9 +292,7 @@ def mixed(chain: Callable[..., Path], tmp_path: Path) -> Callable[..., BuildRequ
 
     def make(**changes: Any) -> BuildRequest:
         precision = changes.get("precision", "fp16")
-        file = placed(
-            chain(), tmp_path / f"{precision}.json", runs("DLA0", "DLA0", "DLA0", "DLA1"), precision=precision
-        )
+        file = placed(chain(), tmp_path / f"{precision}.json", runs("DLA0", "DLA0", "DLA0", "DLA1"), precision=precision)
         return request(file, **changes)
 
     return make
@@ -316,11 +311,7 @@ def test_the_same_chain_is_not_built_twice_unless_forced(
     assert said == ["the folder holds this very build already; --force builds it again"]
     said.clear()
     assert build(chain(), tmp_path / "out", mixed(force=True), say=said.append) == first
-    assert said == [
-        "building a chain of 2 stages with the host backend",
-        "stage 0, DLA0, 3 layers",
-        "stage 1, DLA1, 1 layer",
-    ]
+    assert said == ["building a chain of 2 stages with the host backend", "stage 0, DLA0, 3 layers", "stage 1, DLA1, 1 layer"]
     assert not (tmp_path / "out/.work/stages").exists()
 
 
@@ -489,9 +480,7 @@ def test_a_chain_builds_each_stage_with_tensorrt(
             outputs={n: graph.tensors[n].dims for n in graph.outputs},
             engine_formats={io.name: io.format for io in plan.io if io.format != "LINEAR"},
             inspector={
-                "Layers": [
-                    {"Name": f"{{ForeignNode[{plan.regions[0][0]}...{plan.regions[0][1]}]}}", "LayerType": "DLA"}
-                ],
+                "Layers": [{"Name": f"{{ForeignNode[{plan.regions[0][0]}...{plan.regions[0][1]}]}}", "LayerType": "DLA"}],
                 "Bindings": [],
             },
         )
@@ -584,9 +573,7 @@ def test_with_strong_typing_stage_borders_have_the_models_types(
     assert [(io.name, io.dtype, io.format) for io in second.inputs] == [("p1", "HALF", form)]
 
 
-def test_plans_of_a_chain_render_as_a_list_document(
-    mixed: Callable[..., BuildRequest], chain: Callable[..., Path]
-) -> None:
+def test_plans_of_a_chain_render_as_a_list_document(mixed: Callable[..., BuildRequest], chain: Callable[..., Path]) -> None:
     from edgedla.reports.build import render_plans
 
     plans = plan_stages(chain(), mixed())

@@ -18,9 +18,7 @@ NETS = ("tv_resnet18", "tv_mobilenet_v2", "tv_squeezenet1_1", "timm_ghostnet_100
 
 
 @pytest.mark.parametrize("net", NETS)
-def test_corpus_networks_build_as_int8_hybrid_with_default_options(
-    net: str, materialized: Path, tmp_path: Path
-) -> None:
+def test_corpus_networks_build_as_int8_hybrid_with_default_options(net: str, materialized: Path, tmp_path: Path) -> None:
     path = materialized / f"{net}.onnx"
     request = BuildRequest(target="agx-orin-64gb", precision="int8", backend="host")
     build(path, tmp_path / "out", request)

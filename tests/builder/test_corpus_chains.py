@@ -33,9 +33,14 @@ SHAPES = {
 
 #: Attention with windows (many layers a node), detectors with shape arithmetic, unnamed nodes, loops of branches.
 CUT = (
-    "det_ssd300_vgg16", "timm_hrnet_w18_small", "timm_pit_ti_224", "tv_densenet121", "tv_swin_t", "yolo_yolo11n",
+    "det_ssd300_vgg16",
+    "timm_hrnet_w18_small",
+    "timm_pit_ti_224",
+    "tv_densenet121",
+    "tv_swin_t",
+    "yolo_yolo11n",
     "yolo_yolov3-tiny",
-)  # fmt: skip
+)
 
 
 @pytest.mark.parametrize("trt", [(8, 6), (10, 3)], ids=["8.6", "10.3"])

@@ -26,11 +26,7 @@ def weights(name: str, *dims: int) -> Any:
 
 
 def model_of(
-    nodes: Sequence[Any],
-    outputs: Dict[str, Any],
-    constants: Sequence[Any] = (),
-    inputs: Sequence[str] = ("x",),
-    **more: Any,
+    nodes: Sequence[Any], outputs: Dict[str, Any], constants: Sequence[Any] = (), inputs: Sequence[str] = ("x",), **more: Any
 ) -> Any:
     return onnx_model(nodes, dict.fromkeys(inputs, SIZE), outputs, constants, **more)
 
@@ -43,12 +39,7 @@ W = weights("w", 4, 4, 3, 3)
 
 
 def line() -> Any:
-    nodes = [
-        conv("x", "a"),
-        helper.make_node("Relu", ["a"], ["b"]),
-        conv("b", "c"),
-        helper.make_node("Relu", ["c"], ["y"]),
-    ]
+    nodes = [conv("x", "a"), helper.make_node("Relu", ["a"], ["b"]), conv("b", "c"), helper.make_node("Relu", ["c"], ["y"])]
     return model_of(nodes, {"y": SIZE}, [W])
 
 
@@ -63,12 +54,7 @@ def early_output_and_late_input() -> Any:
 
 
 def skip() -> Any:
-    nodes = [
-        conv("x", "a", "c1"),
-        conv("a", "b", "c2"),
-        conv("b", "c", "c3"),
-        node("Add", "a c", "y", name="add"),
-    ]
+    nodes = [conv("x", "a", "c1"), conv("a", "b", "c2"), conv("b", "c", "c3"), node("Add", "a c", "y", name="add")]
     return model_of(nodes, {"y": SIZE}, [W])
 
 
@@ -124,11 +110,7 @@ def local_function() -> Any:
     function = helper.make_function(
         "own", "Twice", ["i"], ["o"], [helper.make_node("Add", ["i", "i"], ["o"])], [helper.make_opsetid("", 13)]
     )
-    nodes = [
-        conv("x", "a", "c1"),
-        node("Twice", "a", "b", name="twice", domain="own"),
-        conv("b", "y", "c2"),
-    ]
+    nodes = [conv("x", "a", "c1"), node("Twice", "a", "b", name="twice", domain="own"), conv("b", "y", "c2")]
     model = model_of(nodes, {"y": SIZE}, [W], functions=[function])
     model.opset_import.append(helper.make_opsetid("own", 1))
     return model
@@ -146,10 +128,15 @@ def disordered() -> Any:
 NETS: Dict[str, Callable[[], Any]] = {
     f.__name__: f
     for f in (
-        line, early_output_and_late_input, skip, shape_of_an_earlier_stage, shared_constant,
-        branch_that_reads_from_outside, local_function,
+        line,
+        early_output_and_late_input,
+        skip,
+        shape_of_an_earlier_stage,
+        shared_constant,
+        branch_that_reads_from_outside,
+        local_function,
     )
-}  # fmt: skip
+}
 
 
 def all_cuts(model: Any, trt: Tuple[int, ...], stages: int) -> Tuple[Any, List[List[Tuple[int, ...]]]]:
@@ -228,9 +215,7 @@ def test_a_shape_read_across_a_cut_becomes_a_constant() -> None:
     constants = {i.name: numpy_helper.to_array(i) for i in second.model.graph.initializer}
     assert constants["s"].tolist() == SIZE
     assert "shape" not in [n.name for n in second.model.graph.node]
-    handed = extract(
-        shape_of_an_earlier_stage(), load_onnx(shape_of_an_earlier_stage()), [(0, 1), (2,)], sizes_known=False
-    )
+    handed = extract(shape_of_an_earlier_stage(), load_onnx(shape_of_an_earlier_stage()), [(0, 1), (2,)], sizes_known=False)
     assert handed[1].inputs == ("a", "b")
 
 
@@ -288,7 +273,10 @@ def test_an_input_that_is_an_output_cannot_be_cut() -> None:
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        (lambda m: m.graph.node[0].attribute[0].CopyFrom(helper.make_attribute("pads", [1, 1, 1, 2])), "other parameters: post_padding"),
+        (
+            lambda m: m.graph.node[0].attribute[0].CopyFrom(helper.make_attribute("pads", [1, 1, 1, 2])),
+            "other parameters: post_padding",
+        ),
         (lambda m: m.graph.node[1].CopyFrom(helper.make_node("Sigmoid", ["a"], ["b"])), "alone it is ACTIVATION of Sigmoid"),
         (lambda m: m.graph.node.pop(), "is missing"),
         (lambda m: m.graph.node.append(helper.make_node("Relu", ["b"], ["more"])), "is one more"),
@@ -297,7 +285,7 @@ def test_an_input_that_is_an_output_cannot_be_cut() -> None:
             r"^net: .* it reads x 1x4x6x6 FLOAT and alone x 1x4x9x6 FLOAT\n  pin the layers",
         ),
     ],
-)  # fmt: skip
+)
 def test_a_stage_that_imports_as_other_layers_is_refused(change: Callable[[Any], Any], why: str) -> None:
     model = line()
     graph = load_onnx(model)

@@ -89,8 +89,7 @@ def test_int8_convolution_equals_the_same_in_numpy(dla_plan: Callable[..., Build
     got = run(simulate(model, dla_plan("int8", {"conv": "DLA0"}, absmax)).model)
     scale = absmax["y"] / 127
     inner = run(
-        network([conv()], {"w": quantize_weights(WEIGHT, 0)}),
-        dequantize(quantize(IMAGE, absmax["x"] / 127), absmax["x"] / 127),
+        network([conv()], {"w": quantize_weights(WEIGHT, 0)}), dequantize(quantize(IMAGE, absmax["x"] / 127), absmax["x"] / 127)
     )
     want = dequantize(quantize(inner, scale), scale)
     # A sum of another order may fall on the other side of a tie.
@@ -99,15 +98,9 @@ def test_int8_convolution_equals_the_same_in_numpy(dla_plan: Callable[..., Build
     assert 0 < np.abs(got - exact).max() < 4 * scale
 
 
-def test_values_inside_a_fused_convolution_are_not_rounded(
-    dla_plan: Callable[..., BuildPlan],
-) -> None:
+def test_values_inside_a_fused_convolution_are_not_rounded(dla_plan: Callable[..., BuildPlan]) -> None:
     ones, zeros = np.ones(8, np.float32), np.zeros(8, np.float32)
-    nodes = [
-        conv("a"),
-        node("BatchNormalization", "a s b m v", "c", name="bn"),
-        node("Relu", "c", "y", name="relu"),
-    ]
+    nodes = [conv("a"), node("BatchNormalization", "a s b m v", "c", name="bn"), node("Relu", "c", "y", name="relu")]
     model = network(nodes, {"w": WEIGHT, "s": ones, "b": zeros, "m": zeros, "v": ones})
     plan = dla_plan("fp16", {"conv": "DLA0", "bn": "DLA0", "relu": "DLA0"})
     # Two casts for the input and two for the output; none in between.
@@ -141,9 +134,11 @@ def test_a_branch_node_does_not_share_layers_with_an_outer_node_of_its_name(dla_
     """A constant that took the Relu's for its own had to be rounded, and has no range."""
     weights = helper.make_node("Constant", [], ["w"], name="same", value=numpy_helper.from_array(WEIGHT, "w"))
     inner = helper.make_graph(
-        [helper.make_node("Relu", ["x"], ["r"], name="same")], "branch", [],
+        [helper.make_node("Relu", ["x"], ["r"], name="same")],
+        "branch",
+        [],
         [helper.make_tensor_value_info("r", onnx.TensorProto.FLOAT, None)],
-    )  # fmt: skip
+    )
     branches = helper.make_node("If", ["yes"], ["z"], name="if", then_branch=inner, else_branch=inner)
     plan = dla_plan("int8", {"same": "DLA0", "conv": "DLA0"}, {"x": 1.0, "y": 1.0, "r": 1.0})
     assert node_modes(network([weights, branches, conv()], {"yes": np.array(True)}), plan) == ["", "", "int8"]

@@ -16,10 +16,7 @@ BRANCHES = rounding._runs_branches()
 
 @pytest.mark.parametrize(
     "branches",
-    [
-        False,
-        pytest.param(True, marks=pytest.mark.skipif(not BRANCHES, reason="this ONNX Runtime ends the process at them")),
-    ],
+    [False, pytest.param(True, marks=pytest.mark.skipif(not BRANCHES, reason="this ONNX Runtime ends the process at them"))],
 )
 @pytest.mark.parametrize("shape", [[5], [1, 5, 1, 1]])
 def test_an_adjustable_tensor_rounds_half_away_if_switched_on(
@@ -27,9 +24,7 @@ def test_an_adjustable_tensor_rounds_half_away_if_switched_on(
 ) -> None:
     monkeypatch.setattr(rounding, "_runs_branches", lambda: branches)
     ports = [[helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)] for name in "xy"]
-    model = helper.make_model(
-        helper.make_graph([], "net", *ports), opset_imports=[helper.make_opsetid("", 17)], ir_version=8
-    )
+    model = helper.make_model(helper.make_graph([], "net", *ports), opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     nodes = Rounding(model, {}, half_even=False, adjustable=True)
     nodes.add("x", "y", "x", "int8")
     model.graph.node.extend(nodes.nodes)

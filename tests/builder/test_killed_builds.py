@@ -55,9 +55,7 @@ def save(folder: Path, kind: str) -> Artifact:
     return save_artifact(artifact(kind), folder, contents)
 
 
-def test_a_save_killed_at_any_system_call_leaves_the_old_or_new_artifact(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_save_killed_at_any_system_call_leaves_the_old_or_new_artifact(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Exhaustive: the k-th call of write, fsync, replace or unlink never happens, for every k."""
     new = save(tmp_path / "reference", "int8")
     outcomes = set()

@@ -61,9 +61,7 @@ def test_a_builder_that_is_made_needs_no_reason(with_module: Any) -> None:
 
 
 @pytest.mark.parametrize(("jetson", "state"), [(True, "fail"), (False, "warn")])
-def test_doctor_does_not_call_it_ok(
-    with_module: Any, monkeypatch: pytest.MonkeyPatch, jetson: bool, state: str
-) -> None:
+def test_doctor_does_not_call_it_ok(with_module: Any, monkeypatch: pytest.MonkeyPatch, jetson: bool, state: str) -> None:
     with_module(works=False)
     monkeypatch.delitem(__import__("sys").modules, "tensorrt", raising=False)
     check = _tensorrt(jetson, "REMEDY")
@@ -71,10 +69,10 @@ def test_doctor_does_not_call_it_ok(
     assert check.found == "8.5.2.2 imports, cannot make a builder: CUDA initialization failure with error: 35"
 
 
-@pytest.mark.parametrize(("works", "notes"), [
-    (False, ["TensorRT 8.5.2.2 here imports, cannot make a builder: CUDA initialization failure with error: 35"]),
-    (True, []),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("works", "notes"),
+    [(False, ["TensorRT 8.5.2.2 here imports, cannot make a builder: CUDA initialization failure with error: 35"]), (True, [])],
+)
 def test_inspect_of_an_engine_says_why_it_cannot_be_loaded_here(
     with_module: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, works: bool, notes: List[str]
 ) -> None:

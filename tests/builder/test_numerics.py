@@ -79,9 +79,7 @@ def test_every_feature_has_sources_and_a_status() -> None:
 
 
 @pytest.mark.parametrize(("name", "variant"), [(f.name, v) for f, v in single_departures()])
-def test_each_numerics_variant_changes_outputs_slightly(
-    outputs: Callable[..., np.ndarray], name: str, variant: str
-) -> None:
+def test_each_numerics_variant_changes_outputs_slightly(outputs: Callable[..., np.ndarray], name: str, variant: str) -> None:
     precision = "fp16" if name.startswith("fp16") else "int8"
     default = outputs(precision)
     np.testing.assert_array_equal(outputs(precision, **{name: features()[name].default}), default)
@@ -98,9 +96,14 @@ def conv_of(plan_for: Callable[..., BuildPlan], precision: str, absmax: Dict[str
     io = (IoPlan("x", True, (1, 40, 4, 4), "FLOAT", "LINEAR"), IoPlan("y", False, (1, 4, 4, 4), "FLOAT", "LINEAR"))
     chosen = {name.replace("_", "-"): variant for name, variant in numerics.items()}
     return plan_for(
-        "10.3.0", "hybrid", precision, layers=layers, io=io, calibration=Calibration("data", absmax) if absmax else Calibration(),
+        "10.3.0",
+        "hybrid",
+        precision,
+        layers=layers,
+        io=io,
+        calibration=Calibration("data", absmax) if absmax else Calibration(),
         numerics=chosen,
-    )  # fmt: skip
+    )
 
 
 def convolution(weight: np.ndarray, bias: np.ndarray) -> Any:
@@ -165,10 +168,7 @@ def test_sums_in_integers_are_exact(plan_for: Callable[..., BuildPlan]) -> None:
 def test_sums_of_a_fully_connected_layer_are_exact(plan_for: Callable[..., BuildPlan], transposed: bool) -> None:
     weight = RNG.standard_normal((4, 40)).astype(np.float32)
     bias, x = RNG.standard_normal(4).astype(np.float32), RNG.uniform(-3, 3, (1, 40)).astype(np.float32)
-    made = simulate(
-        dense(weight, bias, transposed),
-        conv_of(plan_for, "int8", {"x": 3.0, "y": 60.0}, int8_accumulation="int32"),
-    )
+    made = simulate(dense(weight, bias, transposed), conv_of(plan_for, "int8", {"x": 3.0, "y": 60.0}, int8_accumulation="int32"))
     assert "MatMulInteger" in {node.op_type for node in made.model.graph.node}
     scales = np.abs(weight).max(axis=1) / 127
     kernel = np.rint(quantize_weights(weight, 0) / scales[:, None]).astype(np.int64)
@@ -187,9 +187,7 @@ def test_int8_ties_round_as_the_variant_says(plan_for: Callable[..., BuildPlan])
     absmax = {"x": 127.0, "y": 127.0 * 508}
     bias = np.zeros(4, np.float32)
     away = run(simulate(convolution(weight, bias), conv_of(plan_for, "int8", absmax)).model, x)
-    even = run(
-        simulate(convolution(weight, bias), conv_of(plan_for, "int8", absmax, int8_rounding="half-even")).model, x
-    )
+    even = run(simulate(convolution(weight, bias), conv_of(plan_for, "int8", absmax, int8_rounding="half-even")).model, x)
     assert set(away.ravel()) == {508.0}
     assert set(even.ravel()) == {0.0}
 
@@ -205,8 +203,7 @@ def test_a_plan_stores_only_non_default_numerics(model: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
-    [("x=y", "not a feature"), ("int8-rounding=up", "is not a variant"), ("int8-rounding", "not a choice")],
+    ("text", "says"), [("x=y", "not a feature"), ("int8-rounding=up", "is not a variant"), ("int8-rounding", "not a choice")]
 )
 def test_an_unknown_numerics_variant_is_refused(text: str, says: str) -> None:
     with pytest.raises(UsageError, match=says):

@@ -41,9 +41,7 @@ def without_type(tensor: TensorProto) -> None:
 
 @pytest.mark.parametrize("precision", ["fp16", "int8"])
 @pytest.mark.parametrize("damage", [cut, longer, without_type], ids=lambda f: f.__name__)
-def test_a_constant_whose_data_does_not_match_its_dims_is_refused(
-    damage: Callable, precision: str, tmp_path: Path
-) -> None:
+def test_a_constant_whose_data_does_not_match_its_dims_is_refused(damage: Callable, precision: str, tmp_path: Path) -> None:
     model = small_model()
     damage(model.graph.initializer[0])
     onnx.save(model, str(tmp_path / "m.onnx"))
@@ -53,9 +51,7 @@ def test_a_constant_whose_data_does_not_match_its_dims_is_refused(
 
 @pytest.mark.parametrize("make", [domain_without_opset, function_named_like_an_operator], ids=lambda f: f.__name__)
 @pytest.mark.parametrize("precision", ["fp16", "int8"])
-def test_models_on_which_shape_inference_raises_build_or_are_refused(
-    make: Callable, precision: str, tmp_path: Path
-) -> None:
+def test_models_on_which_shape_inference_raises_build_or_are_refused(make: Callable, precision: str, tmp_path: Path) -> None:
     from edgedla.cli.main import exit_code_of
 
     onnx.save(make(), str(tmp_path / "m.onnx"))
@@ -94,9 +90,7 @@ def test_a_model_without_an_operator_set_is_said_to_have_none(tmp_path: Path) ->
         read_model(path)
 
 
-def test_weights_beyond_protobufs_limit_are_refused_before_they_are_read(
-    tmp_path: Path, capsys: pytest.CaptureFixture
-) -> None:
+def test_weights_beyond_protobufs_limit_are_refused_before_they_are_read(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     """Serialising the model ended as a bug, with exit code 70."""
     weights = [TensorProto(name=f"w{i}", data_type=TensorProto.FLOAT, dims=[16384, 16384]) for i in range(2)]
     for weight in weights:
@@ -163,9 +157,7 @@ def test_unreadable_external_weights_are_named(tmp_path: Path, monkeypatch: pyte
 
 def test_only_an_open_batch_is_closed() -> None:
     rows = [("x", ("n", 3, 8, 8)), ("z", (2, "h")), ("both", ("n", "h")), ("fixed", (4, 3))]
-    model = onnx_model(
-        [node("Identity", name, f"{name}1") for name, _ in rows], dict(rows), [f"{name}1" for name, _ in rows]
-    )
+    model = onnx_model([node("Identity", name, f"{name}1") for name, _ in rows], dict(rows), [f"{name}1" for name, _ in rows])
     assert open_batches(model) == {"x": (1, 3, 8, 8)}
 
 
@@ -246,8 +238,6 @@ def test_converting_an_old_clip_keeps_the_type_of_its_bounds(kind: int, tmp_path
     x = np.linspace(-9, 9, 192).reshape(1, 3, 8, 8).astype(onnx.helper.tensor_dtype_to_np_dtype(kind))
     np.testing.assert_array_equal(session.run(["y"], {"x": x})[0], np.clip(x, 1, 5))
     if sys.version_info >= (3, 10):
-        fixed = edgedla.fix(tmp_path / "m.onnx", target="agx-orin-64gb", precision="fp16", opset=13).save(
-            tmp_path / "f.onnx"
-        )
+        fixed = edgedla.fix(tmp_path / "m.onnx", target="agx-orin-64gb", precision="fp16", opset=13).save(tmp_path / "f.onnx")
         found = open_session(Path(fixed[0]).read_bytes()).run(["y"], {"x": x})[0]
         np.testing.assert_array_equal(found, np.clip(x, 1, 5))

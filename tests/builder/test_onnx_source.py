@@ -24,15 +24,7 @@ pytest.importorskip("onnxruntime")
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
     path = tmp_path / "m.onnx"
-    save(
-        onnx_model(
-            [node("Conv", "x w", "y", name="conv")],
-            {"x": ("n", 3, 8, 8)},
-            {"y": None},
-            [ones("w", 4, 3, 3, 3)],
-        ),
-        path,
-    )
+    save(onnx_model([node("Conv", "x w", "y", name="conv")], {"x": ("n", 3, 8, 8)}, {"y": None}, [ones("w", 4, 3, 3, 3)]), path)
     return path
 
 

@@ -24,9 +24,7 @@ from edgedla.quantization.calibration_cache import write_cache
 from edgedla.quantization.qdq import with_qdq
 from tests.models import node, onnx_model
 
-SCHEMA = json.loads(
-    (Path(__file__).resolve().parents[2] / "edgedla/schemas/plan.schema.json").read_text(encoding="utf-8")
-)
+SCHEMA = json.loads((Path(__file__).resolve().parents[2] / "edgedla/schemas/plan.schema.json").read_text(encoding="utf-8"))
 
 
 def request(**changes: Any) -> BuildRequest:
@@ -38,19 +36,14 @@ TYPICAL = {
     "hybrid-int8-orin": ({"with_gpu_layers": True}, {"precision": "int8"}),
     "standalone-fp16-orin": ({}, {"mode": "standalone"}),
     "standalone-int8-orin": ({}, {"mode": "standalone", "precision": "int8"}),
-    "standalone-int8-xavier": (
-        {},
-        {"mode": "standalone", "precision": "int8", "target": "agx-xavier-64gb", "trt": "8.5"},
-    ),
+    "standalone-int8-xavier": ({}, {"mode": "standalone", "precision": "int8", "target": "agx-xavier-64gb", "trt": "8.5"}),
     "hybrid-fp16-trt11": ({"with_gpu_layers": True}, {"trt": "11.4.1"}),
     "hybrid-without-dla": ({"with_gpu_layers": True}, {"target": "orin-nano-8gb"}),
 }
 
 
 @pytest.mark.parametrize("name", sorted(TYPICAL))
-def test_typical_plans_match_their_golden_text(
-    name: str, chain: Callable[..., Path], golden: Callable[[str, str], None]
-) -> None:
+def test_typical_plans_match_their_golden_text(name: str, chain: Callable[..., Path], golden: Callable[[str, str], None]) -> None:
     net, changes = TYPICAL[name]
     plan = plan_build(chain(**net), request(**changes))
     golden(f"builder/plan-{name}.txt", describe(replace(plan, model={**plan.model, "sha256": ""})))
@@ -89,10 +82,7 @@ def test_standalone_with_gpu_only_layers_names_all_of_them_with_fixes(chain: Cal
 
 def test_standalone_formats_are_dla_formats_with_scales(chain: Callable[..., Path]) -> None:
     plan = plan_build(chain(), request(mode="standalone", precision="int8"))
-    assert {(io.name, io.dtype, io.format) for io in plan.io} == {
-        ("image", "INT8", "DLA_HWC4"),
-        ("y", "INT8", "CHW32"),
-    }
+    assert {(io.name, io.dtype, io.format) for io in plan.io} == {("image", "INT8", "DLA_HWC4"), ("y", "INT8", "CHW32")}
     assert all(io.scale for io in plan.io)
     assert plan.direct_io
 
@@ -117,19 +107,11 @@ def options(**changes: Any) -> Dict[str, Any]:
             {**options(pools={"dla_sram_bytes": 1 << 21}, concurrent_engines=4), "target": "agx-xavier-64gb", "trt": "8.5"},
             "at most 1 MiB each for 4",
         ),
-        (
-            {},
-            {**options(input_formats=parse_io_formats("fp16:chw")), "mode": "standalone"},
-            "IOFM002",
-        ),
-        (
-            {},
-            {**options(output_formats=parse_io_formats("fp16:dla_hwc4")), "mode": "standalone"},
-            "IOFM003",
-        ),
+        ({}, {**options(input_formats=parse_io_formats("fp16:chw")), "mode": "standalone"}, "IOFM002"),
+        ({}, {**options(output_formats=parse_io_formats("fp16:dla_hwc4")), "mode": "standalone"}, "IOFM003"),
         ({}, options(input_formats=parse_io_formats("int8:chw32")), "int8-scale: image"),
     ],
-)  # fmt: skip
+)
 def test_illegal_plans_are_refused_with_their_rule(
     net: Dict[str, bool], changes: Dict[str, Any], why: str, chain: Callable[..., Path]
 ) -> None:
@@ -178,9 +160,7 @@ def test_layers_without_a_scale_are_named(chain: Callable[..., Path], tmp_path: 
     assert "no INT8 scale, so in FP16 on the DLA: conv2" in plan.notes
 
 
-def test_sizes_that_are_not_fixed_are_refused_before_anything_is_measured(
-    chain: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_sizes_that_are_not_fixed_are_refused_before_anything_is_measured(chain: Callable[..., Path], tmp_path: Path) -> None:
     plan = plan_build(chain(dynamic=True), request())
     assert [(io.shape_nchw, io.dynamic) for io in plan.inputs] == [((1, 3, 16, 16), True)]
     assert [n for n in plan.notes if "batch ? taken as 1, as trtexec does; --batch N for another" in n]
@@ -202,10 +182,7 @@ def test_sizes_that_are_not_fixed_are_refused_before_anything_is_measured(
 def half_net() -> Any:
     weights = np.random.default_rng(0).standard_normal((8, 3, 3, 3)).astype(np.float16)
     graph = helper.make_graph(
-        [
-            node("Conv", "x w", "c", name="conv", pads=[1, 1, 1, 1]),
-            node("Relu", "c", "y", name="relu"),
-        ],
+        [node("Conv", "x w", "c", name="conv", pads=[1, 1, 1, 1]), node("Relu", "c", "y", name="relu")],
         "half",
         [helper.make_tensor_value_info("x", TensorProto.FLOAT16, [1, 3, 8, 8])],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT16, [1, 8, 8, 8])],
@@ -291,9 +268,7 @@ def test_equal_requests_give_equal_plans_and_diffs_are_by_name(chain: Callable[.
         ({"platform": {"trt": "ten"}}, "lacks, repeats or misnames"),
     ],
 )
-def test_invalid_plan_documents_are_refused(
-    change: Dict[str, Any], why: str, plan_for: Callable[..., BuildPlan]
-) -> None:
+def test_invalid_plan_documents_are_refused(change: Dict[str, Any], why: str, plan_for: Callable[..., BuildPlan]) -> None:
     document = {**plan_for("10.3.0").to_dict(), **change}
     with pytest.raises(DocumentError, match=why):
         plan_from_dict(document)
@@ -322,8 +297,10 @@ def test_a_plan_notes_formats_that_may_be_refused_and_sparsity_without_gain(tmp_
     def of_weights(weights: np.ndarray, name: str) -> Path:
         model = onnx_model(
             [node("Conv", "x w", "y", kernel_shape=[3, 3], pads=[2, 2, 2, 2], dilations=[2, 2])],
-            {"x": [1, 4, 32, 32]}, {"y": [1, 16, 32, 32]}, {"w": weights},
-        )  # fmt: skip
+            {"x": [1, 4, 32, 32]},
+            {"y": [1, 16, 32, 32]},
+            {"w": weights},
+        )
         (tmp_path / name).write_bytes(model.SerializeToString())
         return tmp_path / name
 
@@ -342,9 +319,12 @@ def test_a_plan_notes_formats_that_may_be_refused_and_sparsity_without_gain(tmp_
 
 def test_layers_that_no_source_decides_are_planned_on_the_dla_only_on_request(tmp_path: Path) -> None:
     plain = onnx_model(
-        [node("Conv", "x w", "y", name="conv")], {"x": (1, 16, 8, 8)}, {"y": (1, 16, 8, 8)},
-        {"w": np.ones((16, 16, 1, 1), np.float32)}, opset=17,
-    )  # fmt: skip
+        [node("Conv", "x w", "y", name="conv")],
+        {"x": (1, 16, 8, 8)},
+        {"y": (1, 16, 8, 8)},
+        {"w": np.ones((16, 16, 1, 1), np.float32)},
+        opset=17,
+    )
     path = tmp_path / "uint8.onnx"
     onnx.save(with_qdq(plain, {"x": 4.0, "y": 4.0}, unsigned=True), str(path))
     plan = plan_build(path, request(trt="11.4.1"))

@@ -75,5 +75,9 @@ def test_invalid_pool_sizes_are_refused(text: str) -> None:
 
 def test_pool_sizes_are_formatted_with_units() -> None:
     assert [format_size(s) for s in (None, 4096, 1 << 20, 3 << 30, 1000)] == [
-        "TensorRT's default", "4 KiB", "1 MiB", "3 GiB", "1000 B"
-    ]  # fmt: skip
+        "TensorRT's default",
+        "4 KiB",
+        "1 MiB",
+        "3 GiB",
+        "1000 B",
+    ]

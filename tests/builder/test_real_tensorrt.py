@@ -91,9 +91,7 @@ def model(tmp_path: Path) -> Path:
 
 def request(version: str, **changes: Any) -> BuildRequest:
     on_gpu = PlanOptions(devices={"*": "GPU"}, **changes.pop("options", {}))
-    made = BuildRequest(
-        target=target_of(version), trt=release_of(version), mode="hybrid", backend="tensorrt", options=on_gpu
-    )
+    made = BuildRequest(target=target_of(version), trt=release_of(version), mode="hybrid", backend="tensorrt", options=on_gpu)
     return replace(made, **changes)
 
 
@@ -167,9 +165,7 @@ def test_qdq_nodes_hold_beside_the_int8_flag(version: str, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(("inputs", "outputs"), [("fp16:chw16", "fp16:chw"), ("fp16:chw", "fp16:chw16")])
-def test_border_formats_are_what_the_manifest_says(
-    version: str, model: Path, tmp_path: Path, inputs: str, outputs: str
-) -> None:
+def test_border_formats_are_what_the_manifest_says(version: str, model: Path, tmp_path: Path, inputs: str, outputs: str) -> None:
     formats = {"image": parse_io_formats(inputs)[0], "y": parse_io_formats(outputs)[0]}
     artifact = build(model, tmp_path / "out", request(version, options={"formats": formats}))
     assert relative_l2(run(artifact), expected(model)) < 5e-3
@@ -200,11 +196,7 @@ def test_profiled_layers_are_those_of_the_inspector(version: str, model: Path, t
 def test_scales_are_measured_and_built_in_one_command(version: str, model: Path, tmp_path: Path) -> None:
     """ONNX Runtime's limit of memory for a small model does not end TensorRT, which takes more."""
     np.savez(tmp_path / "data.npz", image=np.repeat(IMAGE, 8, axis=0))
-    words = (
-        f"build {model} --target {target_of(version)} --trt {release_of(version)} --precision int8 --backend tensorrt"
-    )
+    words = f"build {model} --target {target_of(version)} --trt {release_of(version)} --precision int8 --backend tensorrt"
     words += f" --layer-devices *:GPU --calib-data {tmp_path / 'data.npz'} -o {tmp_path / 'out'}"
-    done = subprocess.run(
-        [sys.executable, "-m", "edgedla", *words.split()], capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([sys.executable, "-m", "edgedla", *words.split()], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

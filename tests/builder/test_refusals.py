@@ -47,8 +47,9 @@ def test_catalogued_error_lines_are_causes_of_a_failed_build() -> None:
 
 
 def test_long_lists_of_refused_layers_are_cut_with_a_count() -> None:
-    lines = [f"[W] [TRT] Layer 'l{i}' (SHUFFLE): Unsupported on DLA. Switching this layer's device type to GPU."
-             for i in range(50)]  # fmt: skip
+    lines = [
+        f"[W] [TRT] Layer 'l{i}' (SHUFFLE): Unsupported on DLA. Switching this layer's device type to GPU." for i in range(50)
+    ]
     causes = why_it_failed(read_log("\n".join(lines)))
     assert "and 30 more layers, see the log" in causes
 
@@ -83,11 +84,10 @@ def test_a_failed_build_names_the_refused_layers_of_its_log(
 def test_the_engine_inspector_takes_precedence_over_the_log(plan_for: Callable[..., BuildPlan]) -> None:
     plan = plan_for("10.3.0")
     assert real_placement(plan, None) is None
-    inspector = {"Layers": [{"Name": "{ForeignNode[conv...relu]}", "LayerType": "DLA"},
-                            {"Name": "softmax", "LayerType": "SoftMax"}]}  # fmt: skip
+    inspector = {
+        "Layers": [{"Name": "{ForeignNode[conv...relu]}", "LayerType": "DLA"}, {"Name": "softmax", "LayerType": "SoftMax"}]
+    }
     assert real_placement(plan, inspector) == {"conv": "DLA0", "relu": "DLA0", "softmax": "GPU"}
-    log = read_log(
-        "[W] [TRT] Layer 'softmax' (SOFTMAX): Unsupported on DLA. Switching this layer's device type to GPU."
-    )
+    log = read_log("[W] [TRT] Layer 'softmax' (SOFTMAX): Unsupported on DLA. Switching this layer's device type to GPU.")
     assert (real_placement(plan, None, log) or {}).get("softmax") == "GPU"
     assert real_placement(plan_for("10.3.0", "standalone"), None) == dict.fromkeys(["conv", "relu", "softmax"], "DLA0")

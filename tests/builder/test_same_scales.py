@@ -81,10 +81,18 @@ def same_typed_sets(source: Any) -> None:
     model, graph, measured = measured_of(source, platform)
     fp16 = {node.name for node in model.graph.node[::3] if node.name}
     state = State(
-        model=model, reference=Reference(model), graph=graph, report=check_graph(graph, platform, "int8", "fallback"), judged=NONE,
-        holdout=NONE, absmax=measured, source="data", detail="test", everywhere=True,
+        model=model,
+        reference=Reference(model),
+        graph=graph,
+        report=check_graph(graph, platform, "int8", "fallback"),
+        judged=NONE,
+        holdout=NONE,
+        absmax=measured,
+        source="data",
+        detail="test",
+        everywhere=True,
         precisions={x.name: "fp16" for x in graph.layers if x.onnx_node in fp16},
-    )  # fmt: skip
+    )
     plan = state.plan()
     nodes = {x.onnx_node for x in graph.layers if x.name in state.precisions}
     made = quantised_model(model, plan.calibration.absmax, nodes, "int8", platform)

@@ -17,9 +17,7 @@ from tests.amounts import examples
 Edges = Sequence[Tuple[int, int]]
 
 
-def network(
-    count: int, edges: Edges, sources: Sequence[int] = (0,), sizes: Optional[Sequence[int]] = None
-) -> LayerGraph:
+def network(count: int, edges: Edges, sources: Sequence[int] = (0,), sizes: Optional[Sequence[int]] = None) -> LayerGraph:
     """Layers 0 to count-1, layer i writing t<i>; `sources` read the network's input."""
     layers = []
     for i in range(count):
@@ -59,10 +57,7 @@ def test_a_chain_of_layers_is_cut_where_the_core_changes(
 
 def test_parallel_branches_on_two_cores_are_two_stages() -> None:
     edges = [(0, 1), (0, 2), (1, 3), (2, 3)]
-    assert shape(split_stages(network(4, edges), ["GPU", "DLA0", "DLA1", "DLA1"])) == [
-        ("DLA0", (0, 1)),
-        ("DLA1", (2, 3)),
-    ]
+    assert shape(split_stages(network(4, edges), ["GPU", "DLA0", "DLA1", "DLA1"])) == [("DLA0", (0, 1)), ("DLA1", (2, 3))]
 
 
 def test_the_first_core_is_the_one_with_fewer_stages() -> None:
@@ -112,16 +107,11 @@ def test_a_unit_on_two_cores_is_refused_by_name(together: List[Tuple[int, ...]],
 def test_layers_of_a_cycle_stay_in_one_stage() -> None:
     # The edge that runs against the order of the layers, as a RECURRENCE has one.
     edges = [(0, 1), (1, 2), (2, 1), (2, 3)]
-    assert shape(split_stages(network(4, edges), ["DLA0", "GPU", "GPU", "DLA1"])) == [
-        ("DLA0", (0, 1, 2)),
-        ("DLA1", (3,)),
-    ]
+    assert shape(split_stages(network(4, edges), ["DLA0", "GPU", "GPU", "DLA1"])) == [("DLA0", (0, 1, 2)), ("DLA1", (3,))]
 
 
 @st.composite
-def placed_networks(
-    draw: st.DrawFn,
-) -> Tuple[int, List[Tuple[int, int]], List[int], List[Optional[str]], List[List[int]]]:
+def placed_networks(draw: st.DrawFn) -> Tuple[int, List[Tuple[int, int]], List[int], List[Optional[str]], List[List[int]]]:
     """A random DAG with a device a layer, and regions: runs of layers on one device."""
     count = draw(st.integers(1, 12))
     edges = []

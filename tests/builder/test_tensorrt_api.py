@@ -112,9 +112,7 @@ def test_an_incompatible_timing_cache_is_discarded_and_logged(
     assert "timing begins anew" in built.log
 
 
-def test_a_plan_without_timing_cache_sets_none(
-    fake_tensorrt: Callable[..., Any], plan_for: Callable[..., BuildPlan]
-) -> None:
+def test_a_plan_without_timing_cache_sets_none(fake_tensorrt: Callable[..., Any], plan_for: Callable[..., BuildPlan]) -> None:
     fake = fake_tensorrt("10.3.0")
     built = build_engine(plan_for("10.3.0", timing_cache=False), MODEL)
     assert built.timing_cache is None
@@ -134,9 +132,7 @@ def test_drift_is_reported_before_anything_is_built(
     assert seen[0].unplanned == ("weights",)
     document = seen[0].to_dict(plan_for("10.3.0"))
     # softmax is refused too, but so say the rules: no difference.
-    assert document["layers"] == [
-        {"layer": "relu", "type": "ACTIVATION", "planned": "DLA0", "rules": "dla", "tensorrt": "gpu"}
-    ]
+    assert document["layers"] == [{"layer": "relu", "type": "ACTIVATION", "planned": "DLA0", "rules": "dla", "tensorrt": "gpu"}]
 
 
 def test_a_build_asks_the_parser_about_nodes_where_a_layer_is_refused(
@@ -240,9 +236,7 @@ def test_a_failed_build_gives_cause_last_log_lines_and_the_log(
     assert logs[0].splitlines()[0] == "[V] [TRT] trying tactics"
 
 
-def test_a_failed_build_without_log_says_so(
-    fake_tensorrt: Callable[..., Any], plan_for: Callable[..., BuildPlan]
-) -> None:
+def test_a_failed_build_without_log_says_so(fake_tensorrt: Callable[..., Any], plan_for: Callable[..., BuildPlan]) -> None:
     fake_tensorrt("10.3.0", build="none")
     with pytest.raises(BuildError, match="gave no reason") as caught:
         build_engine(plan_for("10.3.0"), MODEL)
@@ -275,9 +269,7 @@ def test_another_tensorrt_or_a_missing_core_is_an_environment_error(
         build_engine(plan_for("10.3.0"), MODEL)
 
 
-def test_a_folder_named_tensorrt_is_no_tensorrt(
-    plan_for: Callable[..., BuildPlan], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_named_tensorrt_is_no_tensorrt(plan_for: Callable[..., BuildPlan], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "tensorrt", ModuleType("tensorrt"))
     assert installed_version() is None
     assert dla_cores() == 0

@@ -55,9 +55,7 @@ def test_a_planned_layer_absent_by_name_is_logged_and_the_build_goes_on(
     assert any("no layers of these names" in note and "ghost" in note for note in artifact.notes)
 
 
-def test_a_plan_of_another_model_is_refused(
-    fake_tensorrt: Callable[..., Any], plan_for: Callable[..., BuildPlan]
-) -> None:
+def test_a_plan_of_another_model_is_refused(fake_tensorrt: Callable[..., Any], plan_for: Callable[..., BuildPlan]) -> None:
     fake_tensorrt("10.3.0")
     plan = plan_for("10.3.0")
     renamed = tuple(replace(x, name=f"other_{x.name}") for x in plan.layers)
@@ -173,9 +171,7 @@ def test_a_second_ctrl_c_ends_the_process_at_once() -> None:
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(60)
     """
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=False, timeout=60
-    )
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 130
     assert "cannot stop a build; Ctrl-C again" in done.stdout
 

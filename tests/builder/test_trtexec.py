@@ -198,12 +198,17 @@ def option(text: str, name: str) -> str:
 @pytest.mark.parametrize(
     ("release", "name", "expressed"),
     [
-        ((8, 6, 1), "a:b:c", True), ((10, 3, 0), "a:b:c", True), ((11, 4, 1), "a:b:c", True),
-        ((8, 6, 1), "a,b", False), ((11, 4, 1), "a,b", False),
-        ((8, 6, 1), "it's", False), ((10, 7, 0), "it's", False), ((11, 4, 1), "it's", True),
+        ((8, 6, 1), "a:b:c", True),
+        ((10, 3, 0), "a:b:c", True),
+        ((11, 4, 1), "a:b:c", True),
+        ((8, 6, 1), "a,b", False),
+        ((11, 4, 1), "a,b", False),
+        ((8, 6, 1), "it's", False),
+        ((10, 7, 0), "it's", False),
+        ((11, 4, 1), "it's", True),
         ((8, 6, 1), "a b$(x)", True),
     ],
-)  # fmt: skip
+)
 def test_layer_names_that_trtexec_cannot_take_are_named(
     release: tuple, name: str, expressed: bool, plan_for: Callable[..., BuildPlan]
 ) -> None:
@@ -227,11 +232,16 @@ def test_a_star_in_a_layer_name_matches_no_other_layer(plan_for: Callable[..., B
 
 
 FORMATS = {
-    (8, 4, 1): ("int8:chw4", "int8:chw"), (8, 5, 1): ("int8:chw4", "int8:chw"), (8, 5, 2): ("int8:chw4", "int8:chw"),
-    (8, 5, 3): ("int8:chw4", "int8:dla_linear"), (8, 6, 0): ("int8:chw4", "int8:dla_linear"),
-    (8, 6, 1): ("int8:dla_hwc4", "int8:dla_linear"), (10, 3, 0): ("int8:dla_hwc4", "int8:dla_linear"),
-    (10, 7, 0): ("int8:dla_hwc4", "int8:dla_linear"), (11, 4, 1): ("dla_hwc4", "dla_linear"),
-}  # fmt: skip
+    (8, 4, 1): ("int8:chw4", "int8:chw"),
+    (8, 5, 1): ("int8:chw4", "int8:chw"),
+    (8, 5, 2): ("int8:chw4", "int8:chw"),
+    (8, 5, 3): ("int8:chw4", "int8:dla_linear"),
+    (8, 6, 0): ("int8:chw4", "int8:dla_linear"),
+    (8, 6, 1): ("int8:dla_hwc4", "int8:dla_linear"),
+    (10, 3, 0): ("int8:dla_hwc4", "int8:dla_linear"),
+    (10, 7, 0): ("int8:dla_hwc4", "int8:dla_linear"),
+    (11, 4, 1): ("dla_hwc4", "dla_linear"),
+}
 
 
 @pytest.mark.parametrize("release", FORMATS, ids=text_of)

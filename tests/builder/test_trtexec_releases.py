@@ -30,15 +30,7 @@ CHECKED: Mapping[str, Tuple[Sequence[str], Sequence[str]]] = {
     "8.5.2": (("chw", "chw4", "chw16", "chw32"),) * 2,
     "8.6.1": (("dla_linear", "dla_hwc4", "chw16", "chw32"), ("dla_linear", "chw16", "chw32")),
 }
-HELP_OF = {
-    "8.4.1": "8.4",
-    "8.5.1": "8.5",
-    "8.5.2": "8.5",
-    "8.6.1": "8.6",
-    "10.3.0": "10.3",
-    "10.7.0": "10.7",
-    "11.4.1": "11.1",
-}
+HELP_OF = {"8.4.1": "8.4", "8.5.1": "8.5", "8.5.2": "8.5", "8.6.1": "8.6", "10.3.0": "10.3", "10.7.0": "10.7", "11.4.1": "11.1"}
 
 
 def weights(*shape: int) -> np.ndarray:
@@ -137,20 +129,26 @@ def nothing_for_the_dla() -> Any:
 
 def grouped() -> Any:
     net = Net(image=[1, 16, 16, 16])
-    net.add(
-        "Clip",
-        [net.conv("image", "a", [16, 1, 3, 3], group=16), net.const(np.float32(0)), net.const(np.float32(6))],
-        "b",
-    )
+    net.add("Clip", [net.conv("image", "a", [16, 1, 3, 3], group=16), net.const(np.float32(0)), net.const(np.float32(6))], "b")
     net.conv("b", "y", [32, 16, 1, 1])
     return net.model(y=[1, 32, 16, 16])
 
 
 NETS: Dict[str, Callable[[], Any]] = {
     f.__name__: f
-    for f in (plain, two_heads, two_inputs, odd_names, dynamic, fallback, deconvolution, concatenation,
-              nothing_for_the_dla, grouped)
-}  # fmt: skip
+    for f in (
+        plain,
+        two_heads,
+        two_inputs,
+        odd_names,
+        dynamic,
+        fallback,
+        deconvolution,
+        concatenation,
+        nothing_for_the_dla,
+        grouped,
+    )
+}
 
 
 def scripts(net: str, folder: Path) -> Dict[Tuple[str, str, str], str]:
@@ -167,9 +165,7 @@ def scripts(net: str, folder: Path) -> Dict[Tuple[str, str, str], str]:
         for mode, precision in MODES:
             calib = cache if precision == "int8" and version < (11,) else None
             batch = 1 if net == "dynamic" else None
-            request = BuildRequest(
-                target="agx-orin-64gb", trt=release, precision=precision, mode=mode, calib=calib, batch=batch
-            )
+            request = BuildRequest(target="agx-orin-64gb", trt=release, precision=precision, mode=mode, calib=calib, batch=batch)
             try:
                 text = trtexec_script(plan_build(path, request)).text
             except EdgedlaError as e:

@@ -48,9 +48,7 @@ class Memory:
         def nothing(*_: Any) -> None:
             pass
 
-        return SimpleNamespace(
-            host=host, pointer=host.ctypes.data, upload=nothing, download=nothing, free=nothing, array=array
-        )
+        return SimpleNamespace(host=host, pointer=host.ctypes.data, upload=nothing, download=nothing, free=nothing, array=array)
 
 
 def install() -> None:

@@ -40,9 +40,7 @@ import runpy
 sys.argv = [{place!r}, *{arguments!r}]
 runpy.run_path({place!r}, run_name="__main__")
 """
-LIBRARIES = (
-    "onnx yaml _yaml rich jinja2 click highspy flatbuffers onnxruntime cv2 tensorrt pycuda prometheus_client".split()
-)
+LIBRARIES = "onnx yaml _yaml rich jinja2 click highspy flatbuffers onnxruntime cv2 tensorrt pycuda prometheus_client".split()
 
 
 @pytest.fixture(scope="module")
@@ -51,13 +49,7 @@ def artifact(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("bundled")
     rng = np.random.default_rng(0)
     weights = {"w": rng.standard_normal((4, 3, 16, 16)).astype(np.float32)}
-    model = onnx_model(
-        [node("Conv", "x w", "y", name="conv")],
-        {"x": (1, 3, 16, 16)},
-        {"y": (1, 4, 1, 1)},
-        weights,
-        opset=17,
-    )
+    model = onnx_model([node("Conv", "x w", "y", name="conv")], {"x": (1, 3, 16, 16)}, {"y": (1, 4, 1, 1)}, weights, opset=17)
     edgedla.build(model, folder / "artifact", edgedla.BuildRequest(target="agx-orin-64gb", backend="host"))
     return folder / "artifact"
 
@@ -140,9 +132,7 @@ def test_files_in_a_bundles_folder_are_not_imported_as_libraries(pipeline: Path,
     (made.path / f"{module}.py").write_text("raise SystemExit('shadowed')")
     done = start(made.path, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    here = subprocess.run(
-        [sys.executable, "__main__.py", "--verify"], cwd=made.path, capture_output=True, text=True, timeout=60
-    )
+    here = subprocess.run([sys.executable, "__main__.py", "--verify"], cwd=made.path, capture_output=True, text=True, timeout=60)
     assert here.returncode == 0, here.stderr
 
 
@@ -255,16 +245,12 @@ sys.stdin.read()
 """
 
 
-def test_folders_of_killed_starts_are_removed_but_not_those_in_use(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_folders_of_killed_starts_are_removed_but_not_those_in_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a container every start has the same process id, so a lock tells which one runs."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     manifest = {"data": ["a/b"], "files": {}}
     above, name = tmp_path / "cache" / "edgedla" / "bundles", sha256(b"{}")[:32]
-    killed, running, other, link = (
-        above / n for n in (f"{name}.x", f"{name}.y", f"{sha256(b'z')[:32]}.x", f"{name}.z")
-    )
+    killed, running, other, link = (above / n for n in (f"{name}.x", f"{name}.y", f"{sha256(b'z')[:32]}.x", f"{name}.z"))
     outside = tmp_path / "outside"
     for left in (killed, running, other, outside):
         left.mkdir(parents=True)
@@ -431,14 +417,7 @@ def test_a_bundles_folder_with_other_files_is_not_replaced(pipeline: Path, tmp_p
     ],
 )
 def test_pipeline_choices_decide_which_modules_are_included(choices: Dict[str, Any], module: str, answer: bool) -> None:
-    given = {
-        "runners": {"host"},
-        "schemes": {"synthetic"},
-        "draws": False,
-        "prometheus": False,
-        "rtsp": False,
-        **choices,
-    }
+    given = {"runners": {"host"}, "schemes": {"synthetic"}, "draws": False, "prometheus": False, "rtsp": False, **choices}
     assert needed(Choices(**given))(module) is answer
 
 
@@ -492,9 +471,15 @@ def on_a_board(artifact: Path, tmp_path: Path, *arguments: str, target: str) -> 
 
     host = edgedla.load_artifact(artifact)
     engine = replace(
-        host, kind="hybrid", backend="tensorrt", simulated=False, software={"tensorrt": "10.3.0"}, accuracy=None,
-        files=(), platform={**host.platform, "target": target},
-    )  # fmt: skip
+        host,
+        kind="hybrid",
+        backend="tensorrt",
+        simulated=False,
+        software={"tensorrt": "10.3.0"},
+        accuracy=None,
+        files=(),
+        platform={**host.platform, "target": target},
+    )
     save_artifact(engine, tmp_path / "engine", {("engine", "engine.plan"): b"engine"})
     made = bundle(tmp_path / "engine", tmp_path / "out")
     for name, text in BOARD_FILES.items():
@@ -503,9 +488,10 @@ def on_a_board(artifact: Path, tmp_path: Path, *arguments: str, target: str) -> 
         path.write_text(text)
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
     environment.update(
-        EDGEDLA_ROOT=str(tmp_path / "root"), BOARD_MANIFEST=str(tmp_path / "engine" / "manifest.json"),
+        EDGEDLA_ROOT=str(tmp_path / "root"),
+        BOARD_MANIFEST=str(tmp_path / "engine" / "manifest.json"),
         XDG_CACHE_HOME=str(tmp_path / "cache"),
-    )  # fmt: skip
+    )
     blocked = set(LIBRARIES) - {"tensorrt"}
     board = str(Path(__file__).with_name("board.py"))
     code = BARE.format(names=blocked, place=board, arguments=[str(made.path), *arguments])

@@ -62,18 +62,14 @@ def bundled(folder: Path, **settings: Any) -> Contents:
         ("images://pictures", "images://files/0-pictures"),
     ],
 )
-def test_a_film_beside_the_pipeline_file_runs_from_the_bundle(
-    folder: Path, tmp_path: Path, source: Any, becomes: Any
-) -> None:
+def test_a_film_beside_the_pipeline_file_runs_from_the_bundle(folder: Path, tmp_path: Path, source: Any, becomes: Any) -> None:
     from edgedla.bundles.bundle import bundle
 
     assert bundled(folder, source=source, outputs={"jsonl": "r.jsonl"}).manifest["pipeline"]["source"] == becomes
     made = bundle(None, tmp_path / "out", pipeline=folder / "p.yaml")
     assert made.lacking == ()
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
-    done = subprocess.run(
-        [sys.executable, str(made.path)], cwd="/", capture_output=True, text=True, timeout=60, env=environment
-    )
+    done = subprocess.run([sys.executable, str(made.path)], cwd="/", capture_output=True, text=True, timeout=60, env=environment)
     assert done.returncode == 0, done.stderr
     lines = [json.loads(line) for line in (tmp_path / "out" / "r.jsonl").read_text().splitlines()]
     assert len(lines) == (3 if source == "a film.avi" else 2)
@@ -81,9 +77,7 @@ def test_a_film_beside_the_pipeline_file_runs_from_the_bundle(
 
 
 def test_each_file_is_bundled_once_and_folders_contribute_only_images(folder: Path) -> None:
-    made = contents_of(
-        None, written(folder, {"a": "pictures", "b": "a film.avi", "c": {"uri": "a film.avi", "loop": True}})
-    )
+    made = contents_of(None, written(folder, {"a": "pictures", "b": "a film.avi", "c": {"uri": "a film.avi", "loop": True}}))
     names = [name for name in made.data if name.startswith("files/")]
     assert names == ["files/0-pictures/1.png", "files/0-pictures/2.png", "files/1-a film.avi", "files/2-head.py"]
     assert made.manifest["pipeline"]["sources"]["c"] == {"uri": "files/1-a film.avi", "loop": True}
@@ -101,15 +95,15 @@ def test_files_that_are_not_included_are_listed(folder: Path, monkeypatch: pytes
     made = contents_of(
         None,
         written(
-            folder, {"a": there, "b": "later.avi", "c": "csi://0"}, view={"port": 8000, "token_file": "token"},
+            folder,
+            {"a": there, "b": "later.avi", "c": "csi://0"},
+            view={"port": 8000, "token_file": "token"},
             outputs={"mqtt": {"url": "mqtt://user@h", "topic": "{source}", "password_file": "secret"}},
         ),
-    )  # fmt: skip
+    )
     assert made.lacking == (there, "later.avi", "token", "secret")
     monkeypatch.setattr(carried, "MOST_BYTES", 100)
-    assert bundled(folder, source="a film.avi", decode="mine:decode").lacking == (
-        "a film.avi", "Python's module mine",
-    )  # fmt: skip
+    assert bundled(folder, source="a film.avi", decode="mine:decode").lacking == ("a film.avi", "Python's module mine")
 
 
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM])

@@ -27,9 +27,7 @@ FORMS = ("app", "app.pyz", "app.tar", "app.tgz")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("inspected")
     weights = {"w": np.ones((2, 3, 8, 8), np.float32)}
-    model = onnx_model(
-        [node("Conv", "x w", "y", name="conv")], {"x": (1, 3, 8, 8)}, {"y": (1, 2, 1, 1)}, weights, opset=17
-    )
+    model = onnx_model([node("Conv", "x w", "y", name="conv")], {"x": (1, 3, 8, 8)}, {"y": (1, 2, 1, 1)}, weights, opset=17)
     edgedla.build(model, folder / "artifact", edgedla.BuildRequest(target="agx-orin-64gb", backend="host"))
     for form in FORMS:
         edgedla.bundle(folder / "artifact", folder / form)
@@ -133,9 +131,7 @@ def test_no_form_of_inspect_shows_the_password_of_a_camera(
 ) -> None:
     pipeline = tmp_path / "p.yaml"
     source = json.dumps(address)
-    pipeline.write_text(
-        f"version: 1\nartifact: {made / 'artifact'}\nsource: {{uri: {source}}}\ndecode: {{kind: none}}\n"
-    )
+    pipeline.write_text(f"version: 1\nartifact: {made / 'artifact'}\nsource: {{uri: {source}}}\ndecode: {{kind: none}}\n")
     edgedla.bundle(pipeline=pipeline, out=tmp_path / "cam")
     assert "S3cretPw" in (tmp_path / "cam" / "bundle.json").read_text(), "a bundle needs it"
     found = edgedla.inspect(tmp_path / "cam")

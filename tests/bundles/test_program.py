@@ -38,7 +38,7 @@ raise SystemExit(program.main(".", []))
         (KeyboardInterrupt(), 130, "interrupted"),
         (KeyError("x"), 70, "bug in edgedla: KeyError: 'x'\n  EDGEDLA_DEBUG=1 prints the traceback"),
     ],
-)  # fmt: skip
+)
 def test_every_error_of_a_bundle_has_a_message_and_its_exit_code(
     error: BaseException, code: int, says: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:

@@ -36,9 +36,7 @@ def test_an_artifact_of_several_inputs_is_refused(tmp_path: Path) -> None:
 def test_a_decoder_that_cannot_read_the_outputs_is_refused(tmp_path: Path) -> None:
     artifact = built(tmp_path, x=(1, 3, 8, 8))
     pipeline = tmp_path / "p.yaml"
-    pipeline.write_text(
-        f"version: 1\nartifact: {artifact}\nsource: {{uri: 'synthetic://'}}\ndecode: {{kind: yolov8}}\n"
-    )
+    pipeline.write_text(f"version: 1\nartifact: {artifact}\nsource: {{uri: 'synthetic://'}}\ndecode: {{kind: yolov8}}\n")
     refused("decoder|yolov8", tmp_path / "app", pipeline=pipeline)
     pipeline.write_text(pipeline.read_text().replace("yolov8", "none"))
     edgedla.bundle(out=tmp_path / "app", pipeline=pipeline)

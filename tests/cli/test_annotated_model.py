@@ -92,9 +92,9 @@ def test_weights_in_another_file_stay_there(tmp_path: Path, capsys: pytest.Captu
     assert f"its weights stay in {tmp_path}" in capsys.readouterr().err
     assert (tmp_path / "net.data").read_bytes() == data
     assert [p.name for p in (tmp_path / "far").iterdir()] == ["shown.onnx"]
-    assert without_entries(tmp_path / "far" / "shown.onnx") == onnx.load(
-        str(path), load_external_data=False
-    ).SerializeToString(deterministic=True)
+    assert without_entries(tmp_path / "far" / "shown.onnx") == onnx.load(str(path), load_external_data=False).SerializeToString(
+        deterministic=True
+    )
 
 
 def test_a_model_of_open_sizes_gets_no_times(tmp_path: Path) -> None:

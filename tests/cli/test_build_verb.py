@@ -38,9 +38,7 @@ def test_build_prints_the_artifacts_summary(tmp_path: Path, capsys: pytest.Captu
     jsonschema.validate(document, json.loads((SCHEMAS / "artifact.schema.json").read_text()))
 
 
-def test_accuracy_outside_the_tolerance_exits_with_1_if_requested(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_accuracy_outside_the_tolerance_exits_with_1_if_requested(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["build", SHAPES, "--backend", "host", "--precision", "int8", "-o", str(tmp_path / "out")]
     # One value of ten million in the first picture: for the last two, one step of INT8 is larger than anything in them.
     outlier = np.random.default_rng(1).uniform(0, 1, (3, 3, 256, 256)).astype(np.float32)
@@ -79,15 +77,33 @@ def plan_of(arguments: List[str], capsys: pytest.CaptureFixture[str]) -> dict:
 
 def test_build_accepts_trtexecs_options_with_the_same_plan(capsys: pytest.CaptureFixture[str]) -> None:
     ours = plan_of(
-        [SHAPES, "--mode", "standalone", "--dla-core", "1", "--pools", "dlaSRAM:512K", "--sparsity", "enable",
-         "--input-formats", "fp16:chw16"],
+        [
+            SHAPES,
+            "--mode",
+            "standalone",
+            "--dla-core",
+            "1",
+            "--pools",
+            "dlaSRAM:512K",
+            "--sparsity",
+            "enable",
+            "--input-formats",
+            "fp16:chw16",
+        ],
         capsys,
-    )  # fmt: skip
+    )
     theirs = plan_of(
-        [f"--onnx={SHAPES}", "--fp16", "--buildDLAStandalone", "--useDLACore=1", "--memPoolSize=dlaSRAM:0.5",
-         "--sparsity=enable", "--inputIOFormats=fp16:chw16"],
+        [
+            f"--onnx={SHAPES}",
+            "--fp16",
+            "--buildDLAStandalone",
+            "--useDLACore=1",
+            "--memPoolSize=dlaSRAM:0.5",
+            "--sparsity=enable",
+            "--inputIOFormats=fp16:chw16",
+        ],
         capsys,
-    )  # fmt: skip
+    )
     assert ours == theirs
     assert ours["dla_core"] == 1
     devices = plan_of([SHAPES, "--layerDeviceTypes=/heads*:GPU", "--precisionConstraints=obey"], capsys)
@@ -218,9 +234,7 @@ def test_a_trtexec_script_is_written_to_the_output_path(tmp_path: Path, capsys: 
     assert (tmp_path / "folder/build.sh").is_file()
 
 
-def test_build_takes_target_release_and_precision_of_a_placement(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_build_takes_target_release_and_precision_of_a_placement(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     placement = tmp_path / "placement.json"
     platform = ["--target", "orin-nx-16gb", "--jetpack", "5.1.2"]
     assert exit_code_of(["place", SHAPES, *platform, "--precision", "int8", "-o", str(placement)]) == 0

@@ -59,9 +59,7 @@ def test_check_of_a_module_without_dla_reports_all_layers_on_the_gpu(street: Pat
 
 @pytest.mark.parametrize("mode", ["fallback", "strict", "standalone"])
 @pytest.mark.parametrize("precision", ["fp16", "int8"])
-def test_checks_document_meets_its_schema_and_equals_the_apis(
-    mode: str, precision: str, street: Path, tmp_path: Path
-) -> None:
+def test_checks_document_meets_its_schema_and_equals_the_apis(mode: str, precision: str, street: Path, tmp_path: Path) -> None:
     out = tmp_path / "report.json"
     args = ["--target", "xavier", "--trt", "8.5.2", "--precision", precision, "--mode", mode]
     exit_code_of(["check", str(street), *args, "-o", str(out)])
@@ -103,9 +101,7 @@ def test_check_writes_several_report_formats_at_once(street: Path, tmp_path: Pat
     assert not list(tmp_path.rglob("*.part"))
 
 
-def test_comparison_names_the_nodes_that_differ(
-    street: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_comparison_names_the_nodes_that_differ(street: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "compare.json"
     platforms = "xavier@jp5.1.4,orin@jp6.2,orin-nano"
     assert exit_code_of(["check", str(street), "--compare", platforms, "--fail-on", "never", "-o", str(out)]) == 0
@@ -118,8 +114,7 @@ def test_comparison_names_the_nodes_that_differ(
 
 
 @pytest.mark.parametrize(
-    "args",
-    [["--compare", "orin", "--format", "sarif"], ["--compare", "nonsense"], ["--compare", ","], ["--shapes", "x"]],
+    "args", [["--compare", "orin", "--format", "sarif"], ["--compare", "nonsense"], ["--compare", ","], ["--shapes", "x"]]
 )
 def test_wrong_use_of_check_exits_with_2(args: List[str], street: Path) -> None:
     assert exit_code_of(["check", str(street), *args]) == 2
@@ -161,19 +156,16 @@ def test_several_models_make_a_table_in_every_form(street: Path, tmp_path: Path)
     assert [row["model"] for row in document["rows"]] == ["one", "two"]
     assert [c["precision"] for c in document["columns"]] == ["int8", "fp16", "int8"]
     rows = list(csv.DictReader(files["csv"].read_text().splitlines()))
-    assert [(r["model"], r["target"]) for r in rows[:2]] == [
-        ("one", "agx-orin-64gb"),
-        ("one", "agx-xavier-64gb"),
-    ] or len(rows) == 6
+    assert [(r["model"], r["target"]) for r in rows[:2]] == [("one", "agx-orin-64gb"), ("one", "agx-xavier-64gb")] or len(
+        rows
+    ) == 6
     assert all(float(r["gpu_ms"]) > 0 for r in rows)
     assert files["md"].read_text().count("| `one` |") == 3
     assert files["html"].read_text().count('role="cell"') == 6
     assert all(len(line) <= 80 for line in files["txt"].read_text().splitlines())
 
 
-def test_compare_shows_a_parser_refusal_in_the_platforms_cell(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_compare_shows_a_parser_refusal_in_the_platforms_cell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     norm = node("LayerNormalization", "x scale", "y", "norm")
     model = onnx_model([norm], {"x": (1, 8, 4, 4)}, {"y": (1, 8, 4, 4)}, [ones("scale", 4)], opset=17)
     path = save(model, tmp_path / "norm.onnx")
@@ -205,10 +197,7 @@ def test_an_unreadable_model_is_listed_in_every_report_format(
         assert "no such file" in text, form
     document = json.loads(Path("r.json").read_text(encoding="utf-8"))
     jsonschema.validate(document, schema("edgedla.check-list"))
-    assert [(m["file"], m["verdict"]) for m in document["unchecked"]] == [
-        ("broken.onnx", "Not read"),
-        ("gone.onnx", "Not read"),
-    ]
+    assert [(m["file"], m["verdict"]) for m in document["unchecked"]] == [("broken.onnx", "Not read"), ("gone.onnx", "Not read")]
     rows = list(csv.DictReader(Path("r.csv").read_text(encoding="utf-8").splitlines()))
     assert [(r["file"], r["verdict"], r["error"]) for r in rows][-1] == ("gone.onnx", "Not read", "no such file")
     assert {r["target"] for r in rows} == {"agx-orin-64gb"}
@@ -220,9 +209,7 @@ def test_check_of_a_folder_skips_edgedlas_own_artifacts(
     monkeypatch.chdir(tmp_path)
     Path("models").mkdir()
     Path("models/net.onnx").write_bytes(SHAPES.read_bytes())
-    assert (
-        exit_code_of(["build", "models/net.onnx", "--target", "orin", "--backend", "host", "-o", "models/built"]) == 0
-    )
+    assert exit_code_of(["build", "models/net.onnx", "--target", "orin", "--backend", "host", "-o", "models/built"]) == 0
     capsys.readouterr()
     assert exit_code_of(["check", "models", "-q"]) == 0
     told = capsys.readouterr()
@@ -297,9 +284,7 @@ def test_models_come_from_patterns_and_standard_input(
     assert exit_code_of(["check", str(tmp_path / "*.pb")]) == 2
 
 
-def test_check_with_a_report_file_prints_the_verdict(
-    street: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_check_with_a_report_file_prints_the_verdict(street: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     page = tmp_path / "report.html"
     exit_code_of(["check", str(street), "-o", str(page)])
     verdict, written = capsys.readouterr().out.splitlines()

@@ -331,11 +331,7 @@ def test_platforms_of_compare_are_parsed(text: str, arguments: Dict[str, str]) -
     [
         (None, [], [("text", "-")]),
         ("json", [], [("json", "-")]),
-        (
-            None,
-            ["a.json", "b.sarif.json", "c.md"],
-            [("json", "a.json"), ("sarif", "b.sarif.json"), ("markdown", "c.md")],
-        ),
+        (None, ["a.json", "b.sarif.json", "c.md"], [("json", "a.json"), ("sarif", "b.sarif.json"), ("markdown", "c.md")]),
         ("json", ["a.txt"], [("json", "a.txt")]),
         (None, ["-", "A.HTML"], [("text", "-"), ("html", "A.HTML")]),
     ],
@@ -398,9 +394,7 @@ def test_explain_reads_the_pipe_of_a_shell(capsys: pytest.CaptureFixture[str]) -
     assert "MSG103" in capsys.readouterr().out
 
 
-def test_explain_shows_few_of_a_hundred_lines_that_say_the_same(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_explain_shows_few_of_a_hundred_lines_that_say_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log = tmp_path / "build.log"
     tried = "[V] [TRT] *************** Autotuning format combination: Half({0},1,1,1) -> Half({0},1) ***************\n"
     log.write_text("".join(tried.format(n) for n in range(100)))
@@ -493,9 +487,7 @@ def test_check_predicts_times_in_text_and_where_requested(
     assert ("| Time |" in printed or '"gpu_us"' in printed) == has
 
 
-def test_check_costs_another_power_mode_and_takes_measured_times(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_check_costs_another_power_mode_and_takes_measured_times(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model = Path(__file__).resolve().parents[2] / "examples" / "00_shapes_detector" / "shapes_detector.onnx"
     profile = tmp_path / "profile.json"
     profile.write_text('[{"count": 1}, {"name": "/stem/stem.0/stem.0.0/Conv", "averageMs": 9.0}]', encoding="utf-8")
@@ -512,9 +504,7 @@ def test_check_costs_another_power_mode_and_takes_measured_times(
     assert "change only the cost" in capsys.readouterr().err
 
 
-def test_an_unreadable_model_among_several_does_not_hide_the_others(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_unreadable_model_among_several_does_not_hide_the_others(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model = Path(__file__).resolve().parents[2] / "examples" / "00_shapes_detector" / "shapes_detector.onnx"
     broken = tmp_path / "broken.onnx"
     broken.write_bytes(b"nothing")

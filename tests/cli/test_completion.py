@@ -31,13 +31,11 @@ def test_the_script_asks_edgedla_at_each_tab(shell: str, capsys: pytest.CaptureF
     [(["che"], "check"), (["check", "--max-lat"], "--max-latency"), (["check", "--precision", "in"], "int8")],
 )
 def test_commands_options_and_values_are_completed(words: List[str], completed: str) -> None:
-    asked = {
-        "_EDGEDLA_COMPLETE": "bash_complete",
-        "COMP_WORDS": " ".join(["edgedla", *words]),
-        "COMP_CWORD": str(len(words)),
-    }
+    asked = {"_EDGEDLA_COMPLETE": "bash_complete", "COMP_WORDS": " ".join(["edgedla", *words]), "COMP_CWORD": str(len(words))}
     done = subprocess.run(
         [sys.executable, "-c", "import sys; sys.argv[0] = 'edgedla'; from edgedla.cli import run; run()"],
-        env={**os.environ, **asked}, capture_output=True, text=True,
-    )  # fmt: skip
+        env={**os.environ, **asked},
+        capture_output=True,
+        text=True,
+    )
     assert f"plain,{completed}" in done.stdout.splitlines(), done.stderr

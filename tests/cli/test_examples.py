@@ -20,8 +20,19 @@ from edgedla.cli.verbs import VERBS
 ROOT = Path(__file__).resolve().parents[2]
 DETECTOR = ROOT / "examples" / "00_shapes_detector"
 #: Needs a board, a browser that looks, a framework, or files that a board wrote.
-NOT_RUN = ("--board", "--view", "edgedla monitor", "edgedla board", "edgedla convert", "edgedla mcp", "truth.tar.gz", "edgedla doctor",
-           "edgedla costs fit", "--profile costs.json", "pipeline.yaml")  # fmt: skip
+NOT_RUN = (
+    "--board",
+    "--view",
+    "edgedla monitor",
+    "edgedla board",
+    "edgedla convert",
+    "edgedla mcp",
+    "truth.tar.gz",
+    "edgedla doctor",
+    "edgedla costs fit",
+    "--profile costs.json",
+    "pipeline.yaml",
+)
 LONG = ("deploy",)
 LINES = list(dict.fromkeys(line for examples in (*EXAMPLES.values(), *BELOW.values()) for line in examples))
 
@@ -44,17 +55,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         stdout=subprocess.DEVNULL,
     )
     shutil.move(str(made / "data" / "calibration.npz"), str(made / "samples.npz"))
-    assert (
-        main.exit_code_of(["build", str(made / "model.onnx"), "--precision", "fp16", "-o", str(made / "detector")]) == 0
-    )
+    assert main.exit_code_of(["build", str(made / "model.onnx"), "--precision", "fp16", "-o", str(made / "detector")]) == 0
     return made
 
 
 def test_every_command_has_two_examples_of_its_own() -> None:
     assert set(EXAMPLES) == set(VERBS)
-    assert [
-        verb for verb, lines in EXAMPLES.items() if len(set(lines)) != 2 or not lines[0].startswith(f"edgedla {verb}")
-    ] == []
+    assert [verb for verb, lines in EXAMPLES.items() if len(set(lines)) != 2 or not lines[0].startswith(f"edgedla {verb}")] == []
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -68,9 +75,7 @@ def test_help_shows_the_examples_before_the_options(verb: str, capsys: pytest.Ca
 def test_every_command_below_a_verb_shows_its_examples(capsys: pytest.CaptureFixture[str]) -> None:
     context = click.Context(main.main)
     verbs = {verb: main.main.get_command(context, verb) for verb in VERBS}
-    assert set(BELOW) == {
-        f"{verb} {name}" for verb, command in verbs.items() for name in getattr(command, "commands", ())
-    }
+    assert set(BELOW) == {f"{verb} {name}" for verb, command in verbs.items() for name in getattr(command, "commands", ())}
     alone = ("acceptance show",)
     assert [words for words, lines in BELOW.items() if len(set(lines)) != (1 if words in alone else 2)] == []
     for words, lines in BELOW.items():

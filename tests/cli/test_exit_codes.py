@@ -27,10 +27,18 @@ FIXES = sys.version_info >= (3, 10)
 #: folder that nobody can write.
 LINES: Dict[str, Sequence[Tuple[str, ...]]] = {
     OPTION: [
-        *((verb, "{m}", "--target", "nowhere", *more) for verb, more in (
-            ("check", ()), ("place", ()), ("layers", ()), ("build", ("--plan",)), ("inspect", ()),
-            ("sweep", ("-o", "{d}/s.csv")), ("quantize", ("--data", "{npz}")),
-        )),
+        *(
+            (verb, "{m}", "--target", "nowhere", *more)
+            for verb, more in (
+                ("check", ()),
+                ("place", ()),
+                ("layers", ()),
+                ("build", ("--plan",)),
+                ("inspect", ()),
+                ("sweep", ("-o", "{d}/s.csv")),
+                ("quantize", ("--data", "{npz}")),
+            )
+        ),
         ("targets", "nowhere"),
         ("check", "{m}", "--compare", "nowhere"),
         ("check", "{m}", "--compare", "orin-nx-16gb@fp99"),
@@ -40,9 +48,10 @@ LINES: Dict[str, Sequence[Tuple[str, ...]]] = {
         ("bundle", "{art}", "-o", "{d}/b.zip"),
         ("check", "{m}", "--compare", "orin-nx-16gb@fp16@int8"),
         ("sweep", "{m}", "-o", "{d}/s.csv", "--target", "orin-nx-16gb@fp99"),
-        *((verb, "{m}", "--power-mode", "nowhere", *more) for verb, more in (
-            ("check", ()), ("place", ()), ("sweep", ("--objective", "latency", "-o", "{d}/s.csv")),
-        )),
+        *(
+            (verb, "{m}", "--power-mode", "nowhere", *more)
+            for verb, more in (("check", ()), ("place", ()), ("sweep", ("--objective", "latency", "-o", "{d}/s.csv")))
+        ),
         ("build", "{m}", "--set-ranges", "--plan"),
         ("build", "{m}", "--calib-method", "nonsense", "--plan"),
         ("place", "{m}", "--devices", "TPU"),
@@ -85,26 +94,43 @@ LINES: Dict[str, Sequence[Tuple[str, ...]]] = {
         ("sweep", "{m}", "-o", "{below}.csv"),
         ("quantize", "{m}", "--data", "{npz}", "-o", "{below}"),
         ("bench", "{art}", "--duration", "0", "--exportTimes", "{below}"),
-        *(("run", "{art}", *SOURCE, option, "{below}" + ending) for option, ending in (
-            ("--jsonl", ""), ("--images", ""), ("--video", ".avi"), ("--metrics", ""),
-        )),
+        *(
+            ("run", "{art}", *SOURCE, option, "{below}" + ending)
+            for option, ending in (("--jsonl", ""), ("--images", ""), ("--video", ".avi"), ("--metrics", ""))
+        ),
     ],
     INPUT: [
-        *((verb, model, *more) for model in ("{gone}.onnx", "{broken}.onnx") for verb, more in (
-            ("check", ()), ("place", ()), ("layers", ()), ("build", ("--plan",)), ("inspect", ()),
-            ("sweep", ("-o", "{d}/s.csv")), ("quantize", ("--data", "{npz}")), ("evaluate", ("--data", "{npz}")),
-        )),
-        *((verb, artifact, *more) for artifact in ("{gone}", "{d}") for verb, more in (
-            ("bench", ()), ("run", SOURCE), ("inspect", ()), ("evaluate", ("--data", "{npz}")),
-        )),
-        *(line for document in ("{gone}.json", "{broken}.json") for line in (
-            ("build", "{m}", "--placement", document, "--plan"),
-            ("run", "{art}", "--placement", document, *SOURCE),
-            ("place", "{m}", "--verify", document),
-            ("place", "{m}", "--profile", document),
-            ("check", "{m}", "--profile", document),
-            ("sweep", "{m}", "--objective", "latency", "--profile", document, "-o", "{d}/s.csv"),
-        )),
+        *(
+            (verb, model, *more)
+            for model in ("{gone}.onnx", "{broken}.onnx")
+            for verb, more in (
+                ("check", ()),
+                ("place", ()),
+                ("layers", ()),
+                ("build", ("--plan",)),
+                ("inspect", ()),
+                ("sweep", ("-o", "{d}/s.csv")),
+                ("quantize", ("--data", "{npz}")),
+                ("evaluate", ("--data", "{npz}")),
+            )
+        ),
+        *(
+            (verb, artifact, *more)
+            for artifact in ("{gone}", "{d}")
+            for verb, more in (("bench", ()), ("run", SOURCE), ("inspect", ()), ("evaluate", ("--data", "{npz}")))
+        ),
+        *(
+            line
+            for document in ("{gone}.json", "{broken}.json")
+            for line in (
+                ("build", "{m}", "--placement", document, "--plan"),
+                ("run", "{art}", "--placement", document, *SOURCE),
+                ("place", "{m}", "--verify", document),
+                ("place", "{m}", "--profile", document),
+                ("check", "{m}", "--profile", document),
+                ("sweep", "{m}", "--objective", "latency", "--profile", document, "-o", "{d}/s.csv"),
+            )
+        ),
         ("place", "{m}", "--evaluate", "{gone}.json"),
         ("build", "{m}", "--precision", "int8", "--calib-data", "{gone}.npz", "--plan"),
         ("quantize", "{m}", "--data", "{gone}.npz"),
@@ -126,9 +152,16 @@ LINES: Dict[str, Sequence[Tuple[str, ...]]] = {
         ("build", "{gone}.onnx", "--plan", "--board", "nobody@192.0.2.1"),
     ],
     PARSER: [
-        *((verb, "{refused}", *more) for verb, more in (
-            ("check", ()), ("place", ()), ("layers", ()), ("build", ("--plan",)), ("sweep", ("-o", "{d}/s.csv")),
-        )),
+        *(
+            (verb, "{refused}", *more)
+            for verb, more in (
+                ("check", ()),
+                ("place", ()),
+                ("layers", ()),
+                ("build", ("--plan",)),
+                ("sweep", ("-o", "{d}/s.csv")),
+            )
+        )
     ],
     BY_DATA: [
         ("place", "{counts}"),
@@ -145,12 +178,13 @@ LINES: Dict[str, Sequence[Tuple[str, ...]]] = {
         ("sweep", "{m}", "-o", "{ro}.csv"),
         ("quantize", "{m}", "--data", "{npz}", "-o", "{ro}"),
         ("bench", "{art}", "--duration", "0", "--exportTimes", "{ro}"),
-        *(("run", "{art}", *SOURCE, option, "{ro}" + ending) for option, ending in (
-            ("--jsonl", ""), ("--images", ""), ("--video", ".avi"), ("--metrics", ""),
-        )),
+        *(
+            ("run", "{art}", *SOURCE, option, "{ro}" + ending)
+            for option, ending in (("--jsonl", ""), ("--images", ""), ("--video", ".avi"), ("--metrics", ""))
+        ),
     ],
     LATER: [("run", "{art}", *SOURCE, "--jsonl", "/dev/full")],
-}  # fmt: skip
+}
 if FIXES:
     LINES[OPTION] = [*LINES[OPTION], ("fix", "{m}", "--dry-run", "--target", "nowhere")]
     LINES[OCCUPIED] = [*LINES[OCCUPIED], ("fix", "{m}", "--no-prove", "-o", "{below}.onnx")]

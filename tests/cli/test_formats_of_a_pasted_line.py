@@ -12,8 +12,11 @@ from edgedla.cli.main import exit_code_of
 from tests.models import node, ones, onnx_model, save
 
 CONV = onnx_model(
-    [node("Conv", "x w", "c", pads=[1] * 4), node("Relu", "c", "y")], {"x": (1, 3, 16, 16)}, {"y": (1, 8, 16, 16)}, [ones("w", 8, 3, 3, 3)]
-)  # fmt: skip
+    [node("Conv", "x w", "c", pads=[1] * 4), node("Relu", "c", "y")],
+    {"x": (1, 3, 16, 16)},
+    {"y": (1, 8, 16, 16)},
+    [ones("w", 8, 3, 3, 3)],
+)
 CLASSES = onnx.parser.parse_model("""
     <ir_version: 8, opset_import: ["" : 17]> net (float[1,8,16,16] x) => (int64[1,1,16,16] y)
     { c = Relu(x) y = ArgMax<axis = 1, keepdims = 1>(c) }""")

@@ -76,9 +76,7 @@ def test_an_unknown_topic_names_the_nearest(capsys: pytest.CaptureFixture[str]) 
         (["worth"], "glossary"),
     ],
 )
-def test_a_question_finds_topics_the_best_first(
-    words: List[str], first: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_question_finds_topics_the_best_first(words: List[str], first: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.exit_code_of(["help", *words]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith(f"edgedla help {first} ")
@@ -112,8 +110,6 @@ for verb in VERBS:
 
 
 def test_help_survives_without_docstrings() -> None:
-    stripped = subprocess.run(
-        [sys.executable, "-OO", "-c", ALL_HELP], capture_output=True, text=True, check=True
-    ).stdout
+    stripped = subprocess.run([sys.executable, "-OO", "-c", ALL_HELP], capture_output=True, text=True, check=True).stdout
     said = " ".join(stripped.split())
     assert all(f" {line} " in said for _, line in VERBS.values())

@@ -23,9 +23,7 @@ import hub  # noqa: E402
 @pytest.mark.parametrize("name", recipes())
 def test_a_recipe_is_whole(name: str) -> None:
     r = recipes()[name]
-    assert set(r) == {
-        "task", "source", "input", "target", "precision", "commands", "result", "figures", "int8_loss"
-    }  # fmt: skip
+    assert set(r) == {"task", "source", "input", "target", "precision", "commands", "result", "figures", "int8_loss"}
     assert set(r["figures"]) == {"loadables_before", "loadables", "layers_gpu", "ms", "gpu_ms"}
     assert r["target"] in module_ids()
     assert r["precision"] in PRECISIONS

@@ -52,9 +52,15 @@ def board(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
         cache.cache_clear()
 
 
-JP62, JP72, JP721, JP722 = (f"R{n}" for n in (
-    "36 (release), REVISION: 4.3", "39 (release), REVISION: 2.0", "39 (release), REVISION: 2.1", "39 (release), REVISION: 2.2",
-))  # fmt: skip
+JP62, JP72, JP721, JP722 = (
+    f"R{n}"
+    for n in (
+        "36 (release), REVISION: 4.3",
+        "39 (release), REVISION: 2.0",
+        "39 (release), REVISION: 2.1",
+        "39 (release), REVISION: 2.2",
+    )
+)
 
 
 NEEDS_310 = pytest.mark.skipif(sys.version_info < (3, 10), reason="fix needs Python 3.10")
@@ -90,14 +96,7 @@ def test_a_release_without_dla_names_the_one_that_has_it(
     assert "before 11.4.1, of JetPack 7.2.2" in " ".join(capsys.readouterr().out.split())
 
 
-BOARDS = [
-    (JP62, "10.7.0"),
-    (JP72, "10.16.2"),
-    (JP721, "10.16.2"),
-    (JP722, "11.4.1"),
-    (JP722, "11.5.0"),
-    (JP72, "11.4.1"),
-]
+BOARDS = [(JP62, "10.7.0"), (JP72, "10.16.2"), (JP721, "10.16.2"), (JP722, "11.4.1"), (JP722, "11.5.0"), (JP72, "11.4.1")]
 
 
 @pytest.mark.parametrize(("revision", "version"), BOARDS)
@@ -143,9 +142,7 @@ def test_deploy_takes_the_installed_release_to_its_end(
     assert json.loads((tmp_path / "out/deployment.json").read_text())["platform"]["trt"] == version
 
 
-@pytest.mark.parametrize(
-    ("revision", "version"), [(JP62, "10.7.0"), (JP721, "10.16.2"), (JP722, "11.4.1"), (JP722, "11.5.0")]
-)
+@pytest.mark.parametrize(("revision", "version"), [(JP62, "10.7.0"), (JP721, "10.16.2"), (JP722, "11.4.1"), (JP722, "11.5.0")])
 def test_scales_artifacts_exports_and_runs_are_of_the_installed_release(
     board: Callable[..., None], tmp_path: Path, capsys: pytest.CaptureFixture[str], revision: str, version: str
 ) -> None:
@@ -162,9 +159,7 @@ def test_scales_artifacts_exports_and_runs_are_of_the_installed_release(
         model,
     )
     np.savez(samples, x=np.random.default_rng(0).random((8, 3, 8, 8), np.float32))
-    assert (
-        exit_code_of(["quantize", str(model), "--data", str(samples), "--quick", "-o", str(tmp_path / "scales")]) == 0
-    )
+    assert exit_code_of(["quantize", str(model), "--data", str(samples), "--quick", "-o", str(tmp_path / "scales")]) == 0
     assert (tmp_path / "scales/calib.cache").exists() is not typed
     assert exit_code_of(["build", str(model), "--backend", "host", "-o", built]) == 0
     assert load_artifact(built).platform["trt"] == version

@@ -38,9 +38,7 @@ def test_the_live_line_shows_rate_age_drops_and_load() -> None:
     clock = Clock()
     rates = Rates(clock)
     clock.now = 2.0
-    assert line(summary(60, 1500.0), rates, 200) == (
-        "30.0 frames/s  age p50 12.3 p99 56.8 ms  dropped 3  load DLA0 75%"
-    )
+    assert line(summary(60, 1500.0), rates, 200) == ("30.0 frames/s  age p50 12.3 p99 56.8 ms  dropped 3  load DLA0 75%")
     # What went before does not count again.
     clock.now = 3.0
     assert line(summary(70, 1600.0), rates, 200).startswith("10.0 frames/s")
@@ -94,9 +92,7 @@ def read(fd: int) -> str:
         return b"".join(parts).decode()
 
 
-def test_the_live_line_stays_below_warnings_on_a_terminal(
-    terminal: Tuple[Any, int], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_live_line_stays_below_warnings_on_a_terminal(terminal: Tuple[Any, int], monkeypatch: pytest.MonkeyPatch) -> None:
     stream, ours = terminal
     monkeypatch.setattr(sys, "stderr", stream)
     shown = ""

@@ -60,9 +60,7 @@ def imported(tmp_path: Path) -> Callable[[str], List[str]]:
     return modules
 
 
-def test_the_modules_of_a_check_are_these(
-    imported: Callable[[str], List[str]], golden: Callable[[str, str], None]
-) -> None:
+def test_the_modules_of_a_check_are_these(imported: Callable[[str], List[str]], golden: Callable[[str, str], None]) -> None:
     """A newcomer is either needed for the document, or belongs behind the option that needs it; then `--update-golden`."""
     golden("modules_of_a_check.txt", "".join(f"{m}\n" for m in imported("json") if m.split(".")[0] == "edgedla"))
 

@@ -50,7 +50,7 @@ def test_every_option_of_every_command_refuses_repeats() -> None:
         (["place", MODEL, "--concurrent", "--in-turn"], "--concurrent/--in-turn: both are given"),
         (["bench", "x", "--board", "one", "--board", "two"], "--board: given twice"),
     ],
-)  # fmt: skip
+)
 def test_an_option_given_twice_is_refused(words: List[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_code_of(words) == 2
     assert said in capsys.readouterr().err

@@ -49,8 +49,10 @@ def test_an_earlier_output_file_is_replaced(folder: Path) -> None:
         assert exit_code_of(["fix", "--list", "--report", "list.md"]) == 0
 
 
-@pytest.mark.parametrize("arguments", [["fix", "-o", "out.onnx"], ["fix", "--dry-run", "--report", "out.html"],
-                                       ["quantize", "--data", "d.npy", "-o", "out"]])  # fmt: skip
+@pytest.mark.parametrize(
+    "arguments",
+    [["fix", "-o", "out.onnx"], ["fix", "--dry-run", "--report", "out.html"], ["quantize", "--data", "d.npy", "-o", "out"]],
+)
 def test_an_unwritable_output_folder_is_reported_before_the_work(
     arguments: List[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

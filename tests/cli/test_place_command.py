@@ -46,11 +46,7 @@ ANSWERS: List[Tuple[List[str], int, List[str]]] = [
     ),
     (["--useDLACore=1"], 0, ["all legal on DLA1"]),
     (["--precision", "int8", "--objective", "throughput"], 0, ["frames/s", "DLA1"]),
-    (
-        ["--objective", "energy", "--max-latency", "1"],
-        1,
-        ["no placement keeps every frame within 1 us", "the optimum is"],
-    ),
+    (["--objective", "energy", "--max-latency", "1"], 1, ["no placement keeps every frame within 1 us", "the optimum is"]),
     (["--layerDeviceTypes=erf:DLA"], 2, ["erf is pinned to DLA, but the DLA may not run it"]),
     (["--layerDeviceTypes=pool:NPU"], 2, ["is not a pin"]),
     (["--layerDeviceTypes=pol:DLA"], 2, ["no layer of tiny is called 'pol'", "did you mean pool?"]),
@@ -79,11 +75,7 @@ ANSWERS: List[Tuple[List[str], int, List[str]]] = [
     ),
     (["--loadables-per-core", "9", "--target", "agx-xavier", "--trt", "8.4"], 2, ["(allowed: 1 to 8)"]),
     (["--loadables-per-core", "16"], 0, ["latency per frame"]),
-    (
-        ["--rates", "2"],
-        2,
-        ["--rates: the objective latency counts one frame of each model", "the objective throughput"],
-    ),
+    (["--rates", "2"], 2, ["--rates: the objective latency counts one frame of each model", "the objective throughput"]),
     (["--one-process"], 2, ["--one-process: it changes nothing with many frames in flight", "--evaluate"]),
     (["--rates", "fast", "--objective", "throughput"], 2, ["not a list of numbers"]),
     (["--buildDLAStandalone"], 2, ["standalone"]),
@@ -159,9 +151,7 @@ def test_every_form_is_written_by_the_ending_of_its_file(model: str, tmp_path: P
     assert "<script" not in page
 
 
-def test_trtexec_options_name_the_file_and_the_layers_on_the_gpu(
-    model: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_trtexec_options_name_the_file_and_the_layers_on_the_gpu(model: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_code_of(["place", model, "--layerDeviceTypes=pool:DLA,relu:GPU", "--format", "trtexec"]) == 0
     printed = capsys.readouterr().out
     assert f"--onnx={model}" in printed
@@ -181,12 +171,7 @@ def test_trtexec_options_name_the_file_and_the_layers_on_the_gpu(
     ],
 )
 def test_a_placement_file_is_checked_against_its_model(
-    model: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    tamper: Callable[[str], str],
-    code: int,
-    word: str,
+    model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], tamper: Callable[[str], str], code: int, word: str
 ) -> None:
     path = tmp_path / "placement.json"
     assert exit_code_of(["place", model, "-o", str(path)]) == 0

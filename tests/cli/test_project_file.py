@@ -151,9 +151,7 @@ def test_a_check_without_a_model_takes_all_from_the_file_and_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     save(onnx_model([node("Relu", "x", "y")]), tmp_path / "nets" / "one.onnx")
-    write(
-        tmp_path / "edgedla.toml", 'target = "orin-nx-16gb"\nprecision = "int8"\nmodels = ["nets"]\nmax-loadables = 0\n'
-    )
+    write(tmp_path / "edgedla.toml", 'target = "orin-nx-16gb"\nprecision = "int8"\nmodels = ["nets"]\nmax-loadables = 0\n')
     inside = tmp_path / "code"
     inside.mkdir()
     monkeypatch.chdir(inside)
@@ -166,10 +164,17 @@ def test_a_check_without_a_model_takes_all_from_the_file_and_says_so(
     assert capsys.readouterr().err == ""
 
 
-@pytest.mark.parametrize(("key", "value"), [
-    *((key, value) for key in KEYS for value in ("text", 3, 0.5, True, [], ["a"], [1], {}, {"x": [1, 3]}, {"x": [0]}, {"x": []}, {"x": 1})),
-    ("unknown", 1),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        *(
+            (key, value)
+            for key in KEYS
+            for value in ("text", 3, 0.5, True, [], ["a"], [1], {}, {"x": [1, 3]}, {"x": [0]}, {"x": []}, {"x": 1})
+        ),
+        ("unknown", 1),
+    ],
+)
 def test_the_schema_for_editors_takes_what_the_command_takes(key: str, value: Any) -> None:
     jsonschema = pytest.importorskip("jsonschema")
     schema = json.loads((ROOT / "docs" / "howto" / "edgedla.schema.json").read_text())

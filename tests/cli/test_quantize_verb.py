@@ -23,8 +23,9 @@ def files(tmp_path: Path) -> Tuple[Path, Path]:
     """(model, samples with labels)."""
     rng = np.random.default_rng(0)
     weights = {
-        "w": rng.standard_normal((8, 3, 3, 3)).astype(np.float32), "v": rng.standard_normal((4, 8, 8, 8)).astype(np.float32)
-    }  # fmt: skip
+        "w": rng.standard_normal((8, 3, 3, 3)).astype(np.float32),
+        "v": rng.standard_normal((4, 8, 8, 8)).astype(np.float32),
+    }
     model = tmp_path / "net.onnx"
     save(
         onnx_model(
@@ -117,10 +118,7 @@ def test_build_accepts_the_folder_that_quantize_wrote(
     artifact = tmp_path / "artifact"
     assert run("build", model, "--precision", "int8", "--calib", out, "-o", artifact, "--backend", "host") == 0
     kept = {role: next(artifact.glob(f"{role}-*")).read_bytes() for role in ("quantization", "calib")}
-    assert kept == {
-        "quantization": (out / "quantization.json").read_bytes(),
-        "calib": (out / "calib.cache").read_bytes(),
-    }
+    assert kept == {"quantization": (out / "quantization.json").read_bytes(), "calib": (out / "calib.cache").read_bytes()}
     (tmp_path / "nothing").mkdir()
     assert run("build", model, "--precision", "int8", "--calib", tmp_path / "nothing", "-o", artifact) == 3
     capsys.readouterr()
@@ -140,9 +138,17 @@ def test_a_missed_min_sqnr_exits_with_1(files: Tuple[Path, Path], capsys: pytest
 
 @pytest.mark.parametrize(
     "options",
-    [["--report"], ["--format", "json"], ["--min-sqnr", "30"], ["--metric", "top1", "--max-drop", "1%"], ["--equalize"],
-     ["--method", "auto"], ["--holdout", "gone.npz"], ["--batch", "1"]],
-)  # fmt: skip
+    [
+        ["--report"],
+        ["--format", "json"],
+        ["--min-sqnr", "30"],
+        ["--metric", "top1", "--max-drop", "1%"],
+        ["--equalize"],
+        ["--method", "auto"],
+        ["--holdout", "gone.npz"],
+        ["--batch", "1"],
+    ],
+)
 def test_a_translation_refuses_options_that_only_measuring_has(
     options: List[str], files: Tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
@@ -184,9 +190,14 @@ def test_quantize_converts_to_qdq_and_back_to_a_cache(
     ],
 )
 def test_wrong_use_of_quantize_and_evaluate_has_its_exit_code(
-    files: Tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture,
-    args: list, code: int, why: str,
-) -> None:  # fmt: skip
+    files: Tuple[Path, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture,
+    args: list,
+    code: int,
+    why: str,
+) -> None:
     monkeypatch.chdir(tmp_path)
     known = {"MODEL": files[0], "SAMPLES": files[1]}
     assert run(*(known.get(a, a) for a in args)) == code
@@ -208,9 +219,7 @@ def test_preprocessing_settings_reach_run_through_the_artifacts_manifest(
     build = ("build", files[0], "--precision", "int8", "--backend", "host", "-o", artifact)
     assert run(*build, "--calib-data", folder, "--preprocess", pipeline, "--mean", "120,117,104") == 0
     manifest = json.loads((artifact / "manifest.json").read_text())
-    assert manifest["preprocess"] == {
-        "fit": "stretch", "colour": "rgb", "pad": 114, "mean": [120, 117, 104], "std": [58, 57, 57]
-    }  # fmt: skip
+    assert manifest["preprocess"] == {"fit": "stretch", "colour": "rgb", "pad": 114, "mean": [120, 117, 104], "std": [58, 57, 57]}
     capsys.readouterr()
     go = ("run", artifact, "--source", folder, "--decode", "none", "--frames", "2")
     assert run(*go) == 0
@@ -256,9 +265,7 @@ def test_evaluate_and_quantize_measure_map_of_a_detector(tmp_path: Path, capsys:
     for verb in (("evaluate",), ("quantize", "-o", tmp_path / "q"), ("deploy", "-o", tmp_path / "d")):
         for option, value in (("--decode", "yolov8"), ("--reg-max", 16), ("--iou", 0.6)):
             assert run(*verb, model, "--data", samples, "--metric", "l2", option, value) == 2
-            assert (
-                f"{option}: only the metric map uses a decoder (allowed: with --metric map)" in capsys.readouterr().err
-            )
+            assert f"{option}: only the metric map uses a decoder (allowed: with --metric map)" in capsys.readouterr().err
         for wrong, said in (
             (["classification"], "--decode: classification finds no boxes, and mAP compares boxes"),
             (["ssd"], "--decode: ssd needs the network's prior boxes, which mAP has no setting for"),
@@ -280,9 +287,7 @@ def test_a_preprocessing_and_classes_of_arrays_are_refused(
     for verb in ("evaluate", "quantize"):
         assert run(verb, model, "--data", samples, *option) == 2
         message = capsys.readouterr().err
-        assert message.startswith(
-            f"edgedla: error: {where}: the samples are arrays: they are taken as the network's inputs"
-        )
+        assert message.startswith(f"edgedla: error: {where}: the samples are arrays: they are taken as the network's inputs")
     with pytest.raises(UsageError, match="preprocess: the samples are arrays"):
         quantize(model, np.zeros((8, 3, 32, 32), np.float32), QuantizeRequest(preprocess=PreprocessSettings()))
 
@@ -328,9 +333,7 @@ def test_wrong_numbers_and_a_report_without_a_folder_are_refused_before_anything
 
 
 @pytest.mark.parametrize("verb", ["quantize", "build", "deploy", "place", "layers", "check"])
-def test_an_artifact_given_as_model_is_named_as_one(
-    tmp_path: Path, verb: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_artifact_given_as_model_is_named_as_one(tmp_path: Path, verb: str, capsys: pytest.CaptureFixture[str]) -> None:
     """The model in it is the simulation's, so the hint does not lead there."""
     (tmp_path / "model-0123456789ab.onnx").write_bytes(b"simulated")
     (tmp_path / "manifest.json").write_text('{"document": "edgedla.artifact", "schema_version": 1}')

@@ -53,11 +53,16 @@ def test_sources_in_two_places_are_refused() -> None:
 @pytest.mark.parametrize(
     ("text", "secret"),
     [
-        ("rtsp://user:S3cret@cam/1", True), ("rtsp://cam/1?token=S3cret", True), ("http://cam/user=a_password=b", True),
-        ("gst://rtspsrc location=rtsp://cam user-pw=S3cret ! appsink", True), ("rtsp://cam/1", False),
-        ("/tmp/a@b.mp4", False), ("synthetic://?rate=5", False), ("file:///a@b/password=x", False),
+        ("rtsp://user:S3cret@cam/1", True),
+        ("rtsp://cam/1?token=S3cret", True),
+        ("http://cam/user=a_password=b", True),
+        ("gst://rtspsrc location=rtsp://cam user-pw=S3cret ! appsink", True),
+        ("rtsp://cam/1", False),
+        ("/tmp/a@b.mp4", False),
+        ("synthetic://?rate=5", False),
+        ("file:///a@b/password=x", False),
     ],
-)  # fmt: skip
+)
 def test_has_secret_detects_credentials_in_addresses(text: str, secret: bool) -> None:
     assert has_secret(text) is secret
 
@@ -92,17 +97,7 @@ def test_a_run_takes_its_source_from_standard_input(tmp_path: Path) -> None:
 
     onnx.save(small_model(), str(tmp_path / "m.onnx"))
     assert exit_code_of(["build", str(tmp_path / "m.onnx"), "--backend", "host", "-o", str(tmp_path / "art")]) == 0
-    command: List[str] = [
-        sys.executable,
-        "-m",
-        "edgedla",
-        "run",
-        str(tmp_path / "art"),
-        "--source-file",
-        "-",
-        "--frames",
-        "3",
-    ]
+    command: List[str] = [sys.executable, "-m", "edgedla", "run", str(tmp_path / "art"), "--source-file", "-", "--frames", "3"]
     done = subprocess.run(command, cwd=str(ROOT), input="synthetic://?rate=50\n", capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "3 results" in done.stdout

@@ -79,9 +79,17 @@ def test_check_and_build_accept_published_trtexec_lines(
 
 #: Ten releases, from the first of a DLA v2 back to Xavier's and up to the strongly typed ones, each with a module that has it.
 RELEASES = (
-    ("xavier", "7.1.3"), ("xavier", "8.0.1"), ("xavier", "8.2.1"), ("xavier", "8.4.1"), ("xavier", "8.5.2"), ("orin", "8.5.2"),
-    ("orin", "8.6.2"), ("orin", "10.3.0"), ("orin", "10.7.0"), ("orin", "11.4.1"),
-)  # fmt: skip
+    ("xavier", "7.1.3"),
+    ("xavier", "8.0.1"),
+    ("xavier", "8.2.1"),
+    ("xavier", "8.4.1"),
+    ("xavier", "8.5.2"),
+    ("orin", "8.5.2"),
+    ("orin", "8.6.2"),
+    ("orin", "10.3.0"),
+    ("orin", "10.7.0"),
+    ("orin", "11.4.1"),
+)
 BUILT = [entry for entry in POSTED if "after" not in entry]
 
 
@@ -178,9 +186,7 @@ def test_common_spellings_of_modules_are_recognised(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["nano", "tx2", "TX1"])
-def test_modules_that_never_had_a_dla_are_refused_with_the_reason(
-    text: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_modules_that_never_had_a_dla_are_refused_with_the_reason(text: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_code_of(["check", str(MODEL), "--target", text]) == 2
     assert "has no DLA" in capsys.readouterr().err
 
@@ -236,9 +242,7 @@ SAFE = ["trtexec", "--onnx=m.onnx", "--useDLACore=0", "--fp16", "--safe"]
     ],
     ids=lambda v: " ".join(v) if isinstance(v, list) else "",
 )
-def test_safe_with_a_dla_core_is_a_standalone_loadable_before_8_6(
-    verb: str, platform: List[str], standalone: bool
-) -> None:
+def test_safe_with_a_dla_core_is_a_standalone_loadable_before_8_6(verb: str, platform: List[str], standalone: bool) -> None:
     own = {"--onnx", "--useDLACore", "--fp16", "--buildDLAStandalone", "--target", "--jetpack", "--trt"}
     pasted = understood(verb, [*SAFE, *platform], own)
     assert ("--buildDLAStandalone" in pasted.args) == standalone
@@ -269,9 +273,7 @@ def test_check_and_build_take_a_safe_line_as_standalone(capsys: pytest.CaptureFi
     ],
     ids=["quoted", "path, two lines", "prompt", "variable"],
 )
-def test_a_line_pasted_in_quotes_or_behind_a_prompt_is_taken(
-    words: List[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_line_pasted_in_quotes_or_behind_a_prompt_is_taken(words: List[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_code_of(["check", *words, "-q", "--no-cost"]) in (0, 1)
     assert "no such file" not in capsys.readouterr().err
 

@@ -132,11 +132,12 @@ LATER = AT_ONCE.replace("1e-3", "1e9")
         (["check", "net.onnx", "--compare", "orin-nx,xavier-nx"], r"checking: [012] of 2, \d+ s"),
         (["place", "net.onnx"], r"placing: \d+ s, at most \d+ s of processor time left"),
         pytest.param(
-            ["fix", "net.onnx", "--dry-run"], r"(choosing|proving) rewrites: \d+ of \d+, \d+ s",
+            ["fix", "net.onnx", "--dry-run"],
+            r"(choosing|proving) rewrites: \d+ of \d+, \d+ s",
             marks=pytest.mark.skipif(sys.version_info < (3, 10), reason="fix needs Python 3.10"),
         ),
     ],
-)  # fmt: skip
+)
 def test_a_long_command_says_what_it_does_and_clears_its_line(words: List[str], said: str, folder: Path) -> None:
     (folder / "other.onnx").write_bytes((folder / "net.onnx").read_bytes())
     shown = on_a_terminal(["-c", AT_ONCE, *words], folder, PROGRAM[:1], NO_COLOR="1")

@@ -47,9 +47,7 @@ def json_of(arguments: List[str], capsys: pytest.CaptureFixture[str]) -> dict:
     return document
 
 
-def test_check_and_place_default_to_the_board(
-    board: Callable[[dict], Path], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_check_and_place_default_to_the_board(board: Callable[[dict], Path], capsys: pytest.CaptureFixture[str]) -> None:
     board(ORIN_NX)
     checked = json_of(["check", SHAPES, "--cost"], capsys)
     placed = json_of(["place", SHAPES], capsys)
@@ -117,10 +115,7 @@ def test_an_unidentified_jetson_requires_a_target(
 
 
 def test_a_board_without_tensorrts_bindings_builds_nothing(
-    board: Callable[[dict], Path],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    board: Callable[[dict], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from edgedla.builder.tensorrt.bindings import bindings_remedy
     from edgedla.runtime.board.doctor import doctor

@@ -42,10 +42,7 @@ PROPERTIES = {
         "type window_size_nd stride_nd pre_padding post_padding padding_mode average_count_excludes_padding",
     ),
     "REDUCE": ("IReduceLayer", "op axes keep_dims"),
-    "RESIZE": (
-        "IResizeLayer",
-        "resize_mode scales coordinate_transformation selector_for_single_pixel nearest_rounding",
-    ),
+    "RESIZE": ("IResizeLayer", "resize_mode scales coordinate_transformation selector_for_single_pixel nearest_rounding"),
     "SCALE": ("IScaleLayer", "mode channel_axis"),
     "SHUFFLE": ("IShuffleLayer", "first_transpose second_transpose"),
     "SLICE": ("ISliceLayer", "mode"),
@@ -132,9 +129,7 @@ def ask_all(paths: List[str]) -> List[Dict[str, Any]]:
     """Answers for paths, by workers: a new one goes on behind the model that ended the last."""
     rows: List[Dict[str, Any]] = []
     while paths:
-        done = subprocess.run(
-            [sys.executable, __file__, "--worker"], input="\n".join(paths), capture_output=True, text=True
-        )
+        done = subprocess.run([sys.executable, __file__, "--worker"], input="\n".join(paths), capture_output=True, text=True)
         lines = [json.loads(line) for line in done.stdout.splitlines()]
         answers = [line for line in lines if "model" in line]
         rows += answers
@@ -150,20 +145,14 @@ def ask_all(paths: List[str]) -> List[Dict[str, Any]]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    (
-        parser.add_argument("folder", nargs="?"),
-        parser.add_argument("-o"),
-        parser.add_argument("--jobs", type=int, default=2),
-    )
+    (parser.add_argument("folder", nargs="?"), parser.add_argument("-o"), parser.add_argument("--jobs", type=int, default=2))
     parser.add_argument("--worker", action="store_true")
     given = parser.parse_args()
     if given.worker:
         ask(sys.stdin.read().splitlines())
         return 0
     start = time.time()
-    paths = [
-        os.path.join(at, name) for at, _, names in os.walk(given.folder) for name in names if name.endswith(".onnx")
-    ]
+    paths = [os.path.join(at, name) for at, _, names in os.walk(given.folder) for name in names if name.endswith(".onnx")]
     paths.sort()
     with ThreadPoolExecutor(given.jobs) as pool:
         rows = [row for rows in pool.map(ask_all, [paths[i :: given.jobs] for i in range(given.jobs)]) for row in rows]

@@ -17,13 +17,41 @@ from typing import Any, Dict, List
 
 #: The classes that the builder and the runtime use. A class that a release lacks is simply not in its surface.
 CLASSES = (
-    "Builder", "BuilderFlag", "DLAWorkspaceAllocationStrategy", "DataType", "DeviceType", "EngineCapability",
-    "EngineInspector", "HardwareCompatibilityLevel", "IBuilderConfig", "ICudaEngine", "IExecutionContext",
-    "IHostMemory", "IInt8EntropyCalibrator2", "ILayer", "ILogger", "INetworkDefinition", "IOptimizationProfile",
-    "IProfiler", "IProgressMonitor", "ITensor", "ITimingCache", "LayerInformationFormat", "LayerType", "Logger", "MemoryPoolType",
-    "NetworkDefinitionCreationFlag", "OnnxParser", "OnnxParserFlag", "ParserError", "ProfilingVerbosity",
-    "QuantizationFlag", "Runtime", "TensorFormat", "TensorIOMode",
-)  # fmt: skip
+    "Builder",
+    "BuilderFlag",
+    "DLAWorkspaceAllocationStrategy",
+    "DataType",
+    "DeviceType",
+    "EngineCapability",
+    "EngineInspector",
+    "HardwareCompatibilityLevel",
+    "IBuilderConfig",
+    "ICudaEngine",
+    "IExecutionContext",
+    "IHostMemory",
+    "IInt8EntropyCalibrator2",
+    "ILayer",
+    "ILogger",
+    "INetworkDefinition",
+    "IOptimizationProfile",
+    "IProfiler",
+    "IProgressMonitor",
+    "ITensor",
+    "ITimingCache",
+    "LayerInformationFormat",
+    "LayerType",
+    "Logger",
+    "MemoryPoolType",
+    "NetworkDefinitionCreationFlag",
+    "OnnxParser",
+    "OnnxParserFlag",
+    "ParserError",
+    "ProfilingVerbosity",
+    "QuantizationFlag",
+    "Runtime",
+    "TensorFormat",
+    "TensorIOMode",
+)
 FUNCTIONS = ("init_libnvinfer_plugins",)
 
 _SIGNATURE = re.compile(r"^(?:\d+\. )?(\w+)\((.*)\)(?: -> .*)?$")
@@ -88,9 +116,7 @@ def surface(module: Any) -> Dict[str, Any]:
     return {
         "version": module.__version__,
         "classes": {name: describe(getattr(module, name)) for name in CLASSES if hasattr(module, name)},
-        "functions": {
-            name: parameters(getattr(module, name).__doc__, name) for name in FUNCTIONS if hasattr(module, name)
-        },
+        "functions": {name: parameters(getattr(module, name).__doc__, name) for name in FUNCTIONS if hasattr(module, name)},
     }
 
 

@@ -25,10 +25,17 @@ from edgedla.importers import load_onnx
 
 #: The library's names of parameters -> the importer's, where they differ.
 NAMES = {
-    "type": "op", "window_size_nd": "window", "stride_nd": "stride", "num_output_maps": "nb_output_maps",
-    "kernel_size_nd": "kernel", "dilation_nd": "dilation", "num_groups": "groups", "resize_mode": "mode",
-    "selector_for_single_pixel": "selector", "nearest_rounding": "rounding",
-}  # fmt: skip
+    "type": "op",
+    "window_size_nd": "window",
+    "stride_nd": "stride",
+    "num_output_maps": "nb_output_maps",
+    "kernel_size_nd": "kernel",
+    "dilation_nd": "dilation",
+    "num_groups": "groups",
+    "resize_mode": "mode",
+    "selector_for_single_pixel": "selector",
+    "nearest_rounding": "rounding",
+}
 #: Parameters of which the library says only a default: its SHUFFLE has eight places, whatever the rank; a REDUCE's axes are bits.
 TRANSPOSES = ("first_transpose", "second_transpose")
 Layer = Dict[str, Any]
@@ -108,8 +115,7 @@ def differences(real: List[Layer], graph: LayerGraph) -> List[str]:
     """What the importer makes otherwise, layer by layer in the network's order; nothing where it agrees."""
     expected = [key_of(x["type"], [[dims, dtype] for _, dims, dtype in x["outputs"]]) for x in real]
     made = [
-        key_of(x.type, [[list(graph.tensors[name].dims), graph.tensors[name].dtype] for name in x.outputs])
-        for x in graph.layers
+        key_of(x.type, [[list(graph.tensors[name].dims), graph.tensors[name].dtype] for name in x.outputs]) for x in graph.layers
     ]
     found = []
     for tag, a, a_end, b, b_end in difflib.SequenceMatcher(None, expected, made, autojunk=False).get_opcodes():
@@ -143,9 +149,12 @@ def compare(row: Dict[str, Any], models: Path, trt: str) -> Tuple[Counter[str], 
     found = differences(layers, graph)
     wrong = sum(not text.startswith("too much") for text in found)
     return collections.Counter(
-        models=1, identical=int(not found), layers=len(layers), agreed=max(0, len(layers) - wrong),
+        models=1,
+        identical=int(not found),
+        layers=len(layers),
+        agreed=max(0, len(layers) - wrong),
         arithmetic=len(row["layers"]) - len(layers),
-    ), found  # fmt: skip
+    ), found
 
 
 def main() -> int:

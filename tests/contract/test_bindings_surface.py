@@ -89,9 +89,7 @@ def with_bindings(version: str, stub_folder: Path, *arguments: str) -> str:
     wheel = WHEELS / version
     if not (wheel / "tensorrt_bindings").is_dir():
         large = " --large" if version.startswith(("8.4", "8.5")) else ""
-        pytest.skip(
-            f"the bindings of TensorRT {version} are not fetched: run python tests/contract/fetch_wheels.py{large}"
-        )
+        pytest.skip(f"the bindings of TensorRT {version} are not fetched: run python tests/contract/fetch_wheels.py{large}")
     done = subprocess.run(
         [sys.executable, *arguments],
         env={**os.environ, "PYTHONPATH": str(wheel), "LD_LIBRARY_PATH": str(stub_folder)},

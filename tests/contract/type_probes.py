@@ -82,9 +82,12 @@ def cases() -> Iterator[Case]:
         yield "kernel_input", op, [X, (4, 4, 3, 3)], {"kernel_shape": [3, 3]}
         yield "1d", op, [(1, 4, 8), Like((4, 4, 3))], {}
     for kind, a, b in (
-        ("4d", X, (1, 4, 8, 8)), ("2d", (4, 8), (8, 4)), ("vector", (4, 8), (8,)), ("vectors", (8,), (8,)),
+        ("4d", X, (1, 4, 8, 8)),
+        ("2d", (4, 8), (8, 4)),
+        ("vector", (4, 8), (8,)),
+        ("vectors", (8,), (8,)),
         ("mixed", (1, 4, 8, 8), (8, 8)),
-    ):  # fmt: skip
+    ):
         yield kind, "MatMul", [a, b], {}
         yield f"{kind}_constant", "MatMul", [a, Like(b)], {}
     yield "inputs", "Gemm", [(4, 8), (8, 4), (4,)], {}

@@ -51,8 +51,7 @@ def checkpoint(path: Path) -> Path:
     """A file that begins as Ultralytics' do; what it holds cannot be loaded."""
     with zipfile.ZipFile(path, "w") as z:
         z.writestr(
-            "yolo/data.pkl",
-            b"\x80\x02}q\x00(X\x05\x00\x00\x00modelq\x01cultralytics.nn.tasks\nDetectionModel\nq\x02)\x81q\x03u.",
+            "yolo/data.pkl", b"\x80\x02}q\x00(X\x05\x00\x00\x00modelq\x01cultralytics.nn.tasks\nDetectionModel\nq\x02)\x81q\x03u."
         )
         z.writestr("yolo/version", "3")
     return path
@@ -226,22 +225,36 @@ def test_outputs_of_pytorch_are_named_by_the_keys_of_their_dicts() -> None:
     torch, t = SimpleNamespace(Tensor=Tensor), Tensor()
     found = namedtuple("Found", "boxes scores")
     results: List[Any] = [
-        t, [t], (t, t), {"mask": t}, {"det": {"box": t, "score": t}, "more": [t, (t,)], "none": None}, found(t, [t, t]),
-    ]  # fmt: skip
+        t,
+        [t],
+        (t, t),
+        {"mask": t},
+        {"det": {"box": t, "score": t}, "more": [t, (t,)], "none": None},
+        found(t, [t, t]),
+    ]
     assert [[name for name, _ in named(result, torch)] for result in results] == [
-        ["output"], ["output"], ["output_0", "output_1"], ["mask"], ["det_box", "det_score", "more_0", "more_1"],
+        ["output"],
+        ["output"],
+        ["output_0", "output_1"],
+        ["mask"],
+        ["det_box", "det_score", "more_0", "more_1"],
         ["boxes", "scores_0", "scores_1"],
-    ]  # fmt: skip
+    ]
 
 
 @pytest.mark.parametrize(
     ("shapes", "own", "wanted"),
     [
-        ({"meta": 2, "image": 1}, False, {"image": 1, "meta": 2}), ({"meta": 2}, False, {"meta": 2}), ({}, False, {}),
-        ({"a": 1, "b": 2}, True, {"a": 1, "b": 2}), ({"": 1}, True, {"image": 1}),
-        ({"a": 1, "b": 2}, False, None), ({"": 1}, False, None), ({"image": 1, "b": 2}, True, None),
+        ({"meta": 2, "image": 1}, False, {"image": 1, "meta": 2}),
+        ({"meta": 2}, False, {"meta": 2}),
+        ({}, False, {}),
+        ({"a": 1, "b": 2}, True, {"a": 1, "b": 2}),
+        ({"": 1}, True, {"image": 1}),
+        ({"a": 1, "b": 2}, False, None),
+        ({"": 1}, False, None),
+        ({"image": 1, "b": 2}, True, None),
     ],
-)  # fmt: skip
+)
 def test_input_shapes_are_ordered_by_the_models_parameters(shapes: Any, own: bool, wanted: Any) -> None:
     if wanted is None:
         with pytest.raises(ValueError, match="its inputs: image, meta"):
@@ -331,9 +344,7 @@ def test_a_model_is_converted_once_and_checked(framework: Any) -> None:
 
 
 @pytest.mark.parametrize("damage", ["bit", "cut", "folder", "facts"])
-def test_a_kept_conversion_that_was_damaged_is_made_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: str
-) -> None:
+def test_a_kept_conversion_that_was_damaged_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: str) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     model = onnx_model([node("Relu", "x", "y")]).SerializeToString()
     made = module.Converted(model, "m.tflite", "tflite", "test 1", "test 2", 13, 0.0, 0.0)
@@ -414,9 +425,7 @@ def test_outputs_are_compared_without_onnx_runtimes_optimisations() -> None:
     """ONNX Runtime's optimizer folds both into the weights, which loses what the sum takes off exactly."""
     nodes = [node("Conv", "x w", "c"), node("Add", "c a", "d"), node("Mul", "d m", "y")]
     one = np.ones((1, 1, 1, 1), np.float32)
-    model = onnx_model(
-        nodes, {"x": (1, 1, 4, 4)}, {"y": (1, 1, 4, 4)}, {"w": one, "a": -1000 * one, "m": one / 3}, opset=17
-    )
+    model = onnx_model(nodes, {"x": (1, 1, 4, 4)}, {"y": (1, 1, 4, 4)}, {"w": one, "a": -1000 * one, "m": one / 3}, opset=17)
     steps = np.arange(16, dtype=np.float32).reshape(1, 1, 4, 4) / 16
     assert worst_difference(model, {"x": 1000 + steps}, [steps / 3])[0] < 1e-6
 
@@ -444,9 +453,7 @@ def test_a_paddle_model_with_other_weights_is_converted_again(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("other", ["code", "exporter", "settings"])
-def test_other_code_exporters_or_settings_convert_again(
-    tmp_path: Path, other: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_code_exporters_or_settings_convert_again(tmp_path: Path, other: str, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "m.tflite").write_bytes(b"TFL3")
     before = _key(tmp_path / "m.tflite", "a")
     assert _key(tmp_path / "m.tflite", "a") == before
@@ -462,9 +469,7 @@ def test_the_reported_reason_is_the_error_line_not_a_later_warning() -> None:
     said = "loading\n\x1b[0;31m[ERROR]\tFailed: no such thing\x1b[0m\nUserWarning: no ccache\n  warnings.warn(text)\n"
     assert module._reason(said) == "[ERROR]\tFailed: no such thing"
     assert module._reason("Killed\n") == "Killed"
-    aborted = (
-        "[ERROR][P] no axis\n\nError Message Summary:\n---\nFatalError: `Process abort signal` is detected.\n  [Time]\n"
-    )
+    aborted = "[ERROR][P] no axis\n\nError Message Summary:\n---\nFatalError: `Process abort signal` is detected.\n  [Time]\n"
     assert module._reason(aborted) == "[ERROR][P] no axis"
 
 
@@ -480,9 +485,7 @@ def test_the_reported_reason_is_the_error_line_not_a_later_warning() -> None:
         ("m.tflite", b"random bytes", "bytes 4 to 7 are b'om b', not b'TFL3'"),
     ],
 )
-def test_damaged_files_are_refused_before_the_framework_is_started(
-    tmp_path: Path, name: str, data: bytes, message: str
-) -> None:
+def test_damaged_files_are_refused_before_the_framework_is_started(tmp_path: Path, name: str, data: bytes, message: str) -> None:
     path = tmp_path / name
     path.write_bytes(data)
     with pytest.raises(ModelError, match=message):
@@ -499,12 +502,7 @@ def test_a_conversion_ends_with_the_process_that_started_it(tmp_path: Path) -> N
         "answering.answer(convert)"
     )
     parent = subprocess.Popen(
-        [
-            sys.executable,
-            "-c",
-            "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1], ''])",
-            program,
-        ],
+        [sys.executable, "-c", "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1], ''])", program],
         cwd=tmp_path,
     )
     until = time.monotonic() + 30
@@ -527,9 +525,7 @@ def _runs(process: int) -> bool:
 
 
 @pytest.mark.parametrize("verb", ["check", "place", "fix --dry-run", "build -o unused"])
-def test_a_command_converts_with_the_sizes_that_it_is_given(
-    verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_command_converts_with_the_sizes_that_it_is_given(verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
     def convert(source: Any, shapes: Any, **options: Any) -> None:
@@ -568,12 +564,7 @@ def test_a_checkpoint_of_ultralytics_is_checked_by_its_name(yolo: Path, monkeypa
     before = sorted(yolo.parent.iterdir())
     made = edgedla.convert(yolo, shapes={"": (1, 3, 160, 128)})
     assert made.within
-    assert [d.dim_value for d in onnx.load_from_string(made.model).graph.input[0].type.tensor_type.shape.dim] == [
-        1,
-        3,
-        160,
-        128,
-    ]
+    assert [d.dim_value for d in onnx.load_from_string(made.model).graph.input[0].type.tensor_type.shape.dim] == [1, 3, 160, 128]
     assert sorted(yolo.parent.iterdir()) == before, "nothing is written beside the user's file"
     assert edgedla.check(as_onnx(yolo), target="orin-nx-16gb").layers
     for dims, told in (((1, 3, 150, 128), "its exporter makes 1x3x160x128"), ((3, 160), "a checkpoint takes pictures")):
@@ -591,13 +582,7 @@ def test_a_checkpoint_of_ultralytics_is_checked_by_its_name(yolo: Path, monkeypa
 )
 def test_a_checkpoint_that_would_run_code_is_refused(yolo: Path, global_: str, argument: str, tmp_path: Path) -> None:
     call = (
-        b"c"
-        + global_.replace(" ", "\n").encode()
-        + b"\n(X"
-        + bytes([len(argument)])
-        + b"\0\0\0"
-        + argument.encode()
-        + b"tR\x86."
+        b"c" + global_.replace(" ", "\n").encode() + b"\n(X" + bytes([len(argument)]) + b"\0\0\0" + argument.encode() + b"tR\x86."
     )
     with zipfile.ZipFile(yolo) as good, zipfile.ZipFile(tmp_path / "bad.pt", "w") as bad:
         for name in good.namelist():

@@ -58,11 +58,7 @@ def test_outputs_of_a_frozen_graph_are_the_unread_operators() -> None:
     x = operator("x", "Placeholder")
     norm = operator("norm", "FusedBatchNormV3", x.outputs[0], outputs=6)
     top = operator("top", "TopKV2", x.outputs[0], outputs=2)
-    rest = [
-        operator("c", "Const"),
-        operator("assert", "Assert", x.outputs[0]),
-        operator("loss", "ScalarSummary", x.outputs[0]),
-    ]
+    rest = [operator("c", "Const"), operator("assert", "Assert", x.outputs[0]), operator("loss", "ScalarSummary", x.outputs[0])]
     graph = SimpleNamespace(get_operations=lambda: [x, norm, top, *rest])
     assert [port(tensor) for tensor in unread(graph)] == ["norm", "top", "top_1"]
 
@@ -125,8 +121,7 @@ def test_one_of_several_signatures_is_named(tmp_path: Path) -> None:
     net = tf.Module()
     spec = tf.TensorSpec((1, 4), tf.float32, "x")
     signatures = {
-        name: tf.function(lambda x, k=k: {"y": x * k}, input_signature=[spec])
-        for k, name in ((2.0, "twice"), (3.0, "thrice"))
+        name: tf.function(lambda x, k=k: {"y": x * k}, input_signature=[spec]) for k, name in ((2.0, "twice"), (3.0, "thrice"))
     }
     tf.saved_model.save(net, str(tmp_path / "m"), signatures=signatures)
     with pytest.raises(ModelError, match="several signatures.*: thrice, twice"):

@@ -119,9 +119,7 @@ def test_a_pytorch_module_is_deployed(tmp_path: Path) -> None:
 def test_a_keras_model_is_converted_from_memory() -> None:
     import keras
 
-    made = edgedla.convert(
-        keras.Sequential([keras.layers.Input((8, 8, 3)), keras.layers.Conv2D(4, 3), keras.layers.ReLU()])
-    )
+    made = edgedla.convert(keras.Sequential([keras.layers.Input((8, 8, 3)), keras.layers.Conv2D(4, 3), keras.layers.ReLU()]))
     assert made.within
     assert made.source == "Sequential"
     assert edgedla.check(made.model, target="orin").totals.macs > 0
@@ -145,9 +143,7 @@ def test_a_keras_file_of_layers_in_a_row_is_converted(tmp_path: Path) -> None:
 def test_a_keras_model_is_deployed(tmp_path: Path) -> None:
     import keras
 
-    net = keras.Sequential(
-        [keras.layers.Input((8, 8, 3), batch_size=1), keras.layers.Conv2D(4, 3), keras.layers.ReLU()]
-    )
+    net = keras.Sequential([keras.layers.Input((8, 8, 3), batch_size=1), keras.layers.Conv2D(4, 3), keras.layers.ReLU()])
     made = edgedla.deploy(net, tmp_path, target="agx-orin-64gb", backend="host", level=1, place="dla")
     document = made.to_dict()
     assert (document["model"], document["conversion"]["within"]) == ("Sequential", True)

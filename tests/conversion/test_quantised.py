@@ -25,10 +25,18 @@ from tests.models import node, onnx_model
 ORIN, THOR = platform_for("agx-orin-64gb"), platform_for("agx-orin-64gb", trt="11.4.1")
 WEIGHTS = np.array([[[[127]], [[-64]]], [[[20]], [[-100]]]], np.int8)
 CONSTANTS = {
-    "s_in": np.float32(0.02), "z_u8": np.uint8(130), "z_i8": np.int8(2), "w": WEIGHTS,
-    "s_w": np.array([0.01, 0.02], np.float32), "z_w": np.zeros(2, np.int8), "b": np.array([100, -50], np.int32),
-    "s_b": np.array([2e-4, 4e-4], np.float32), "z_b": np.zeros(2, np.int32), "s_r": np.float32(0.05), "z_r": np.int8(-128),
-}  # fmt: skip
+    "s_in": np.float32(0.02),
+    "z_u8": np.uint8(130),
+    "z_i8": np.int8(2),
+    "w": WEIGHTS,
+    "s_w": np.array([0.01, 0.02], np.float32),
+    "z_w": np.zeros(2, np.int8),
+    "b": np.array([100, -50], np.int32),
+    "s_b": np.array([2e-4, 4e-4], np.float32),
+    "z_b": np.zeros(2, np.int32),
+    "s_r": np.float32(0.05),
+    "z_r": np.int8(-128),
+}
 
 
 def quantised(transposed: bool = False) -> Any:
@@ -36,11 +44,16 @@ def quantised(transposed: bool = False) -> Any:
     begin = [node("Transpose", "x", "t", perm=[0, 3, 1, 2]), node("DequantizeLinear", "t s_in z_u8", "xd")]
     nodes = [
         *(begin if transposed else [node("DequantizeLinear", "x s_in z_u8", "xd")]),
-        node("QuantizeLinear", "xd s_in z_i8", "xq"), node("DequantizeLinear", "xq s_in z_i8", "xr"),
-        node("DequantizeLinear", "w s_w z_w", "wd", axis=0), node("DequantizeLinear", "b s_b z_b", "bd", axis=0),
-        node("Conv", "xr wd bd", "c"), node("Relu", "c", "r"), node("QuantizeLinear", "r s_r z_r", "rq"),
-        node("DequantizeLinear", "rq s_r z_r", "rd"), node("QuantizeLinear", "rd s_r z_u0", "y"),
-    ]  # fmt: skip
+        node("QuantizeLinear", "xd s_in z_i8", "xq"),
+        node("DequantizeLinear", "xq s_in z_i8", "xr"),
+        node("DequantizeLinear", "w s_w z_w", "wd", axis=0),
+        node("DequantizeLinear", "b s_b z_b", "bd", axis=0),
+        node("Conv", "xr wd bd", "c"),
+        node("Relu", "c", "r"),
+        node("QuantizeLinear", "r s_r z_r", "rq"),
+        node("DequantizeLinear", "rq s_r z_r", "rd"),
+        node("QuantizeLinear", "rd s_r z_u0", "y"),
+    ]
     shape = (1, 4, 4, 2) if transposed else (1, 2, 4, 4)
     model = onnx_model(nodes, {"x": shape}, {"y": (1, 2, 4, 4)}, {**CONSTANTS, "z_u0": np.uint8(0)}, opset=17)
     for value in (model.graph.input[0], model.graph.output[0]):
@@ -64,8 +77,9 @@ def test_a_quantised_source_becomes_fp32_with_the_ranges_of_its_levels(transpose
     assert dict(plain.absmax) == pytest.approx(wanted)
     assert plain.wider["y"] == pytest.approx(255 / 127)
     assert {name: (float(of.scale[0]), int(of.zero[0])) for name, of in plain.ports.items()} == {
-        "x": (pytest.approx(0.02), 130), "y": (pytest.approx(0.05), 0),
-    }  # fmt: skip
+        "x": (pytest.approx(0.02), 130),
+        "y": (pytest.approx(0.05), 0),
+    }
     x = levels((1, 4, 4, 2)) if transposed else levels()
     y = open_session(model.SerializeToString()).run(None, {"x": x})[0]
     given, expected = as_numbers({"x": x}, plain.ports), as_numbers({"y": y}, plain.ports)["y"]
@@ -102,9 +116,7 @@ def test_from_tensorrt_11_on_the_scales_become_qdq_pairs() -> None:
     made = finished(model, {"x": x}, y, THOR)
     assert made.cache == ""
     assert sum(n.op_type == "QuantizeLinear" for n in made.model.graph.node) >= 2
-    zeros = [
-        onnx.numpy_helper.to_array(t) for t in made.model.graph.initializer if t.data_type == onnx.TensorProto.INT8
-    ]
+    zeros = [onnx.numpy_helper.to_array(t) for t in made.model.graph.initializer if t.data_type == onnx.TensorProto.INT8]
     assert all(not z.any() for z in zeros if z.ndim == 0)
 
 
@@ -116,19 +128,14 @@ def test_symmetric_scales_give_outputs_close_to_the_source() -> None:
 
 
 def test_dynamic_quantisation_is_left_unchanged() -> None:
-    nodes = [
-        node("DynamicQuantizeLinear", "x", "q s z"), node("DequantizeLinear", "q s z", "d"),
-        node("Relu", "d", "y"),
-    ]  # fmt: skip
+    nodes = [node("DynamicQuantizeLinear", "x", "q s z"), node("DequantizeLinear", "q s z", "d"), node("Relu", "d", "y")]
     plain = plain_of(onnx_model(nodes, {"x": (1, 4)}, {"y": (1, 4)}, opset=17))
     assert [n.op_type for n in plain.model.graph.node] == ["DynamicQuantizeLinear", "DequantizeLinear", "Relu"]
     assert plain.absmax == {}
 
 
 def test_a_requantised_input_becomes_an_identity_to_its_output() -> None:
-    nodes = [
-        node("DequantizeLinear", "x s_in z_u8", "xd"), node("QuantizeLinear", "xd s_in z_i8", "y"),
-    ]  # fmt: skip
+    nodes = [node("DequantizeLinear", "x s_in z_u8", "xd"), node("QuantizeLinear", "xd s_in z_i8", "y")]
     model = onnx_model(nodes, {"x": (1, 4)}, {"y": (1, 4)}, CONSTANTS, opset=17)
     model.graph.input[0].type.tensor_type.elem_type = onnx.TensorProto.UINT8
     model.graph.output[0].type.tensor_type.elem_type = onnx.TensorProto.INT8
@@ -138,9 +145,7 @@ def test_a_requantised_input_becomes_an_identity_to_its_output() -> None:
 
 
 def test_the_calibration_cache_is_written_next_to_the_model(tmp_path: Path) -> None:
-    made = Converted(
-        b"model", "m.tflite", "tflite", "tf 1", "tf2onnx 1", 17, 0.0, 0.0, cache="TRT-8502-EntropyCalibration2\n"
-    )
+    made = Converted(b"model", "m.tflite", "tflite", "tf 1", "tf2onnx 1", 17, 0.0, 0.0, cache="TRT-8502-EntropyCalibration2\n")
     made.save(tmp_path / "sub" / "m.onnx")
     assert cache_path(tmp_path / "sub" / "m.onnx").read_text() == made.cache
     assert (tmp_path / "sub" / "m.onnx").read_bytes() == b"model"
@@ -164,10 +169,14 @@ def tflite(path: Path, integers: bool, kind: str = "float32") -> Path:
     keras = tf.keras
     keras.utils.set_random_seed(0)
     layers = [
-        keras.layers.Input((16, 16, 3), name="image"), keras.layers.Conv2D(32, 3, activation="relu"),
-        keras.layers.DepthwiseConv2D(3, activation="relu6"), keras.layers.AveragePooling2D(2),
-        keras.layers.Conv2D(64, 3), keras.layers.GlobalAveragePooling2D(), keras.layers.Dense(32),
-    ]  # fmt: skip
+        keras.layers.Input((16, 16, 3), name="image"),
+        keras.layers.Conv2D(32, 3, activation="relu"),
+        keras.layers.DepthwiseConv2D(3, activation="relu6"),
+        keras.layers.AveragePooling2D(2),
+        keras.layers.Conv2D(64, 3),
+        keras.layers.GlobalAveragePooling2D(),
+        keras.layers.Dense(32),
+    ]
     converter = tf.lite.TFLiteConverter.from_keras_model(keras.Sequential(layers))
     converter.optimizations = [tf.lite.Optimize.DEFAULT]
     if integers:
@@ -209,9 +218,7 @@ def tflite_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A file that is converted to a small network with two scales, without TensorFlow."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "kept"))
     weights = {"w": np.ones((4, 3, 1, 1), np.float32)}
-    model = onnx_model(
-        [node("Conv", "x w", "y", name="conv")], {"x": (1, 3, 8, 8)}, {"y": (1, 4, 8, 8)}, weights, opset=17
-    )
+    model = onnx_model([node("Conv", "x w", "y", name="conv")], {"x": (1, 3, 8, 8)}, {"y": (1, 4, 8, 8)}, weights, opset=17)
     cache = write_cache({"x": 2.5, "y": 7.5}, (10, 3))
     made = Converted(model.SerializeToString(), "m.tflite", "tflite", "tf 1", "tf2onnx 1", 17, 0.0, 0.0, cache=cache)
     monkeypatch.setattr(convert_module, "convert", lambda *_, **__: made)
@@ -225,10 +232,7 @@ def test_a_build_takes_the_scales_of_its_source(tflite_file: Path, capsys: pytes
     build = ["build", str(tflite_file), "--target", "orin-nx-16gb", "-o", str(artifact)]
     for _ in range(2):
         assert exit_code_of([*build, "--precision", "int8", "--force"]) == 0
-        assert (
-            f"{tflite_file} holds INT8 scales: `edgedla build {tflite_file} --precision int8`"
-            in capsys.readouterr().err
-        )
+        assert f"{tflite_file} holds INT8 scales: `edgedla build {tflite_file} --precision int8`" in capsys.readouterr().err
         (file,) = artifact.glob("calib-*.cache")
         assert parse_cache(file.read_text()).absmax == pytest.approx({"x": 2.5, "y": 7.5})
     # Scales of the user's own come first, and FP16 has none.
@@ -240,18 +244,14 @@ def test_a_build_takes_the_scales_of_its_source(tflite_file: Path, capsys: pytes
     assert not [*artifact.glob("calib-*.cache")]
 
 
-def test_from_tensorrt_11_on_a_build_names_the_convert_command(
-    tflite_file: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_from_tensorrt_11_on_a_build_names_the_convert_command(tflite_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     build = ["build", str(tflite_file), "--precision", "int8", "--target", "agx-orin-64gb", "--trt", "11.4.1"]
     assert exit_code_of([*build, "-o", str(tflite_file.with_name("a"))]) == 2
     command = f"`edgedla convert {tflite_file} --target agx-orin-64gb --trt 11.4.1 -o MODEL.onnx` writes one with them"
     assert command in capsys.readouterr().err
 
 
-def test_deploy_notes_that_the_sources_scales_are_not_used(
-    tflite_file: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_deploy_notes_that_the_sources_scales_are_not_used(tflite_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     samples = tflite_file.with_name("s.npz")
     np.savez(str(samples), x=np.random.default_rng(0).standard_normal((8, 3, 8, 8)).astype(np.float32))
     folder = tflite_file.with_name("deployed")

@@ -175,9 +175,14 @@ def test_numbers_of_numpy_in_lists_and_mappings_are_pythons_too() -> None:
     made, limits = onnx_model([node("Relu", "x", "y")]), edgedla.Limits(max_regions=np.int64(1))  # type: ignore[arg-type]
     for rates in (np.array([1, 2]), [np.float32(1), np.int64(2)]):
         placed = edgedla.place(
-            [made, made], target="orin", objective="throughput", rates=rates, clocks={"gpu": np.float32(500)}, limits=limits,
+            [made, made],
+            target="orin",
+            objective="throughput",
+            rates=rates,
+            clocks={"gpu": np.float32(500)},
+            limits=limits,
             time_limit_s=1,
-        )  # fmt: skip
+        )
         assert json.loads(placed.to_json())["models"][1]["rate"] == 2
     assert plain({"x": np.array([1, 3])}, Mapping[str, Sequence[int]]) == {"x": [1, 3]}
     kept = np.array([1.0])

@@ -69,45 +69,21 @@ def texts(artifact: Path, tmp_path_factory: pytest.TempPathFactory) -> Dict[str,
         "edgedla.baseline": baseline_document(work),
         "edgedla.bench": printed("bench", str(artifact), "--iterations", "1", "--duration", "0", "--format", "json"),
         "edgedla.board-jobs": json.dumps(
-            {
-                **header("edgedla.board-jobs"),
-                "jobs": [BoardJob("1", "build", "ana", "build m", "ended", 0, 1.5).to_dict()],
-            }
+            {**header("edgedla.board-jobs"), "jobs": [BoardJob("1", "build", "ana", "build m", "ended", 0, 1.5).to_dict()]}
         ),
         "edgedla.board-list": board_list(work),
-        "edgedla.board-report": json.dumps(
-            board_report([failed_report(Path("m.onnx"), "fp16", UsageError("x"), True)])
-        ),
+        "edgedla.board-report": json.dumps(board_report([failed_report(Path("m.onnx"), "fp16", UsageError("x"), True)])),
         "edgedla.bundle": bundle_manifest(artifact, work),
         "edgedla.check": printed("check", DETECTOR, *TARGET, "--format", "json"),
         "edgedla.check-list": printed("check", DETECTOR, str(copy), *TARGET, "--format", "json"),
         "edgedla.compare": printed("check", DETECTOR, "--compare", "xavier,orin", "--format", "json"),
         "edgedla.deployment": printed(
-            "deploy",
-            DETECTOR,
-            *TARGET,
-            "--level",
-            "0",
-            "--backend",
-            "host",
-            "-o",
-            str(work / "deployed"),
-            "--format",
-            "json",
+            "deploy", DETECTOR, *TARGET, "--level", "0", "--backend", "host", "-o", str(work / "deployed"), "--format", "json"
         ),
         "edgedla.doctor": printed("doctor", "--format", "json"),
         "edgedla.drift": example_drift(),
         "edgedla.evaluation": printed(
-            "evaluate",
-            DETECTOR,
-            "--data",
-            str(samples),
-            "--metric",
-            "cosine",
-            "--against",
-            DETECTOR,
-            "--format",
-            "json",
+            "evaluate", DETECTOR, "--data", str(samples), "--metric", "cosine", "--against", DETECTOR, "--format", "json"
         ),
         "edgedla.explain": printed("explain", "DLA supports only 16 subgraphs per DLA core.", "--format", "json"),
         "edgedla.fixes": fixes_document(),
@@ -149,9 +125,13 @@ def bundle_manifest(artifact: Path, work: Path) -> str:
 
 def example_profile() -> Dict[str, Any]:
     return {
-        **header("edgedla.profile"), "target": "agx-orin-64gb", "power_mode": "MAXN", "source": "a test",
-        "measurements": [], "unresolved": [],
-    }  # fmt: skip
+        **header("edgedla.profile"),
+        "target": "agx-orin-64gb",
+        "power_mode": "MAXN",
+        "source": "a test",
+        "measurements": [],
+        "unresolved": [],
+    }
 
 
 def fixes_document() -> str:
@@ -162,9 +142,7 @@ def fixes_document() -> str:
     from edgedla.fixes.proofs.whole_network import NetworkProof
     from edgedla.fixes.result import FixResult
 
-    empty = FixResult(
-        None, "m", "", {}, "fp16", "hybrid", "latency", 0, (), (), Figures(), Figures(), (), NetworkProof(None)
-    )
+    empty = FixResult(None, "m", "", {}, "fp16", "hybrid", "latency", 0, (), (), Figures(), Figures(), (), NetworkProof(None))
     return json.dumps(empty.to_dict())
 
 

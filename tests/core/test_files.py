@@ -34,9 +34,7 @@ def test_names_that_are_not_utf8_are_written_as_valid_json(tmp_path: Path) -> No
     assert json.loads(path.read_text(encoding="utf-8")) == {"model": name}
 
 
-def test_a_failed_write_keeps_the_old_file_and_leaves_no_temporary(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_write_keeps_the_old_file_and_leaves_no_temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     target = files.write_atomic(tmp_path / "a.txt", "old")
 
     def full(fd: int) -> None:
@@ -84,9 +82,7 @@ def test_a_device_file_is_written_in_place() -> None:
     assert not os.path.isfile("/dev/null")
 
 
-def test_the_next_write_removes_what_killed_writes_left_in_the_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_next_write_removes_what_killed_writes_left_in_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def left(name: str, age_s: float) -> Path:
         path = tmp_path / f".{name}.{'0123456789abcdef'}.part"
         path.write_text("half")
@@ -95,10 +91,7 @@ def test_the_next_write_removes_what_killed_writes_left_in_the_folder(
 
     old, trial, fresh = left("out.json", 3600), left("trial", 3600), left("new.json", 60)
     other, published = left("other.json", 3600), left("artifact.4711", 3600)
-    owned = [
-        tmp_path / name
-        for name in (".out.json.part", ".out.0123456789.part", "out.0123456789abcdef.part", ".part", "x")
-    ]
+    owned = [tmp_path / name for name in (".out.json.part", ".out.0123456789.part", "out.0123456789abcdef.part", ".part", "x")]
     for path in owned:
         path.write_text("a user's")
         os.utime(path, (1e9, 1e9))

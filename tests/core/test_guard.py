@@ -139,9 +139,7 @@ KEEPS = (
 
 
 @pytest.mark.parametrize("end", ["SIGTERM", "SIGHUP", "SIGINT", "SIGKILL", "SIGSEGV", "sys.exit(3)"])
-def test_whatever_ends_a_command_leaves_no_temporary_folder(
-    end: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_whatever_ends_a_command_leaves_no_temporary_folder(end: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     body = f"os.kill(os.getpid(), signal.{end})" if end.startswith("SIG") else end
     done = ended("from edgedla.processes import guard\n" + KEEPS + body)
@@ -188,9 +186,11 @@ def growing(path: Path, doublings: int = 24) -> List[Any]:
     nodes.append(helper.make_node("ReduceMean", [f"t{doublings}"], ["m"], keepdims=0))
     nodes.append(helper.make_node("Add", ["x", "m"], ["y"]))
     graph = helper.make_graph(
-        nodes, "growing", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 4, 8, 8])],
+        nodes,
+        "growing",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 4, 8, 8])],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 4, 8, 8])],
-    )  # fmt: skip
+    )
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), str(path))
     return [sys.executable, "-m", "edgedla", "build", str(path), "--target", "orin", "--backend", "host"]
 

@@ -19,10 +19,20 @@ from edgedla.remote.wheel import write_wheel
 def trees(tmp_path: Path) -> Tuple[Path, Path]:
     """A package and its rules/, with a file of each part."""
     for name in (
-        "edgedla/rules/apply.py", "edgedla/reports/templates/style.css", "edgedla/schemas/check.json", "edgedla/_rules/a.yaml",
-        "edgedla/__pycache__/a.py", "edgedla/.hidden/a.py", "edgedla/data.bin", "rules/layers/conv.yaml", "rules/releases.yaml",
-        "rules/targets/orin.yaml", "rules/costs/dla2-int8.yaml", "rules/evidence/engines.yaml", "rules/RULES.md",
-    ):  # fmt: skip
+        "edgedla/rules/apply.py",
+        "edgedla/reports/templates/style.css",
+        "edgedla/schemas/check.json",
+        "edgedla/_rules/a.yaml",
+        "edgedla/__pycache__/a.py",
+        "edgedla/.hidden/a.py",
+        "edgedla/data.bin",
+        "rules/layers/conv.yaml",
+        "rules/releases.yaml",
+        "rules/targets/orin.yaml",
+        "rules/costs/dla2-int8.yaml",
+        "rules/evidence/engines.yaml",
+        "rules/RULES.md",
+    ):
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("one\n")

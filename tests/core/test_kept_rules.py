@@ -30,13 +30,9 @@ def lines_of(value: Any) -> List[Any]:
     return [lines_of(v) for v in value] if isinstance(value, list) else [type(value)]
 
 
-@pytest.mark.parametrize(
-    "name", ["releases.yaml", "fixes.yaml", "layers/convolution.yaml", "targets/orin-nx-16gb.yaml"]
-)
+@pytest.mark.parametrize("name", ["releases.yaml", "fixes.yaml", "layers/convolution.yaml", "targets/orin-nx-16gb.yaml"])
 @pytest.mark.parametrize("skip", [frozenset(), frozenset({"examples"})], ids=["whole", "skipped"])
-def test_the_kept_form_is_the_same_value_with_the_same_lines(
-    name: str, skip: frozenset, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_kept_form_is_the_same_value_with_the_same_lines(name: str, skip: frozenset, monkeypatch: pytest.MonkeyPatch) -> None:
     path = rules_dir() / name
     read = strict_yaml.loads(path.read_text(encoding="utf-8"), "/".join(path.parts[-2:]), skip)
     first = load(path, skip)

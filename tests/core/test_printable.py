@@ -46,9 +46,7 @@ def test_credentials_in_long_words_are_removed_within_a_second(part: str) -> Non
 
 @pytest.mark.parametrize("value", ["csi://u:hunter2@x", "foo://u:hunter2@h/1", "//u:hunter2@h", "u:hunter2@h"])
 @pytest.mark.parametrize("verb", ["check", "layers", "inspect", "nonsense"])
-def test_no_command_prints_a_password_of_its_arguments(
-    verb: str, value: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_no_command_prints_a_password_of_its_arguments(verb: str, value: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_code_of([verb, value, f"--{value}"]) != 0
     assert exit_code_of([verb, value]) != 0
     out, err = capsys.readouterr()
@@ -113,9 +111,7 @@ def test_high_frame_rates_of_a_prediction_are_written_without_an_exponent(
         ("\r 10 %\r 20 %", "\r 10 %\r 20 %"),
     ],
 )
-def test_what_own_code_prints_shows_orders_to_the_terminal(
-    printed: str, shown: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_own_code_prints_shows_orders_to_the_terminal(printed: str, shown: str, capsys: pytest.CaptureFixture[str]) -> None:
     own: Any = Printed(sys.stderr)
     print(printed, end="", file=own, flush=True)
     assert own.isatty() == sys.stderr.isatty()

@@ -21,9 +21,7 @@ CALLS = ("open", "fsync", "replace", "rename", "link", "mkdir", "fchmod")
 
 
 def tree(folder: Path) -> Dict[str, Any]:
-    return {
-        p.relative_to(folder).as_posix(): "folder" if p.is_dir() else p.read_text() for p in sorted(folder.rglob("*"))
-    }
+    return {p.relative_to(folder).as_posix(): "folder" if p.is_dir() else p.read_text() for p in sorted(folder.rglob("*"))}
 
 
 def old(folder: Path) -> Path:
@@ -57,10 +55,16 @@ def source_of(tmp_path: Path) -> Path:
 
 
 NEW = {
-    "artifact": "folder", "artifact/engine": "new engine", "artifact/stage": "folder", "artifact/stage/engine": "new stage",
-    "model.onnx": "new model", "new": "folder", "new/report": "new report", "other": "somebody else's",
+    "artifact": "folder",
+    "artifact/engine": "new engine",
+    "artifact/stage": "folder",
+    "artifact/stage/engine": "new stage",
+    "model.onnx": "new model",
+    "new": "folder",
+    "new/report": "new report",
+    "other": "somebody else's",
     "placement.json": "new placement",
-}  # fmt: skip
+}
 
 
 def failing(below: Path, left: List[int]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -130,11 +134,7 @@ def test_leftovers_of_killed_processes_are_removed_and_old_files_restored(tmp_pa
     done = subprocess.Popen([sys.executable, "-c", ""])
     done.wait()
     end = "0123456789abcdef"
-    names = [
-        f".artifact.{done.pid}.{end}.part",
-        f".artifact.{done.pid}.{end}.old",
-        f".artifact.{os.getpid()}.{end}.part",
-    ]
+    names = [f".artifact.{done.pid}.{end}.part", f".artifact.{done.pid}.{end}.old", f".artifact.{os.getpid()}.{end}.part"]
     for name in names:
         (tmp_path / name).mkdir()
         (tmp_path / name / "engine").write_text("old")

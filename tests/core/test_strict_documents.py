@@ -23,14 +23,22 @@ def test_json_and_yaml_values_are_read_unchanged(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        (b"", "not a JSON document"), (b"{", "not a JSON document"), (b"\xff\xfe{}", "not a JSON document"),
-        (b"{} {}", "not a JSON document"), (b'{"a": NaN}', "NaN is not a JSON number"), (b"[-Infinity]", "is not a JSON number"),
-        (b'{"a": {"b": 1, "c": 2, "b": 3}}', "the key 'b' appears twice"), (b"[" * 100_000, "nested too deeply"),
-        (b" " * 1001, "larger than 1000 bytes"), (b"[1e999]", "too large"), (b"[-2.5E+400]", "too large"),
-        (b"[" + b"9" * 400 + b"]", "400 digits"), (b"[-" + b"9" * 990 + b"]", "991 digits"),
+        (b"", "not a JSON document"),
+        (b"{", "not a JSON document"),
+        (b"\xff\xfe{}", "not a JSON document"),
+        (b"{} {}", "not a JSON document"),
+        (b'{"a": NaN}', "NaN is not a JSON number"),
+        (b"[-Infinity]", "is not a JSON number"),
+        (b'{"a": {"b": 1, "c": 2, "b": 3}}', "the key 'b' appears twice"),
+        (b"[" * 100_000, "nested too deeply"),
+        (b" " * 1001, "larger than 1000 bytes"),
+        (b"[1e999]", "too large"),
+        (b"[-2.5E+400]", "too large"),
+        (b"[" + b"9" * 400 + b"]", "400 digits"),
+        (b"[-" + b"9" * 990 + b"]", "991 digits"),
         (b"[1" + b"0" * 400 + b".5]", "too large"),
     ],
-)  # fmt: skip
+)
 def test_invalid_json_is_refused_with_the_reason(content: bytes, says: str, tmp_path: Path) -> None:
     path = tmp_path / "d.json"
     path.write_bytes(content)
@@ -48,13 +56,21 @@ def test_names_that_look_like_numbers_and_the_largest_numbers_are_read(tmp_path:
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        (b"", "empty"), (b"a: [", "not valid YAML"), (b"a: 1\na: 2", "appears twice"), (b"a: &x 1", "anchors"),
-        (b"a: !!python/name:os.system", "tag"), (b"\xff", "not valid YAML"), (b"- " * 20_000, "nested too deeply"),
-        (b"#" * 50_001, "larger than 50000 bytes"), (b"a: 1\n---\nb: 2", "one document"),
-        (b"a: " + b"9" * 5000, "5000 digits"), (b"a: 1.5e999", "too large"), (b'a: "x\\0y"', "NUL"),
+        (b"", "empty"),
+        (b"a: [", "not valid YAML"),
+        (b"a: 1\na: 2", "appears twice"),
+        (b"a: &x 1", "anchors"),
+        (b"a: !!python/name:os.system", "tag"),
+        (b"\xff", "not valid YAML"),
+        (b"- " * 20_000, "nested too deeply"),
+        (b"#" * 50_001, "larger than 50000 bytes"),
+        (b"a: 1\n---\nb: 2", "one document"),
+        (b"a: " + b"9" * 5000, "5000 digits"),
+        (b"a: 1.5e999", "too large"),
+        (b'a: "x\\0y"', "NUL"),
         (b'"a\\0": 1', "NUL"),
     ],
-)  # fmt: skip
+)
 def test_invalid_yaml_is_refused_with_the_reason(content: bytes, says: str, tmp_path: Path) -> None:
     path = tmp_path / "d.yaml"
     path.write_bytes(content)

@@ -26,9 +26,7 @@ def told(root: Path, **environment: str) -> str:
     shutil.copy(FILE, root / "edgedla")
     code = "import runpy, sys; print(runpy.run_path(sys.argv[1])['version']())"
     command = [sys.executable, "-c", code, str(root / "edgedla" / "version.py")]
-    return subprocess.run(
-        command, capture_output=True, text=True, check=True, env={**os.environ, **environment}
-    ).stdout.strip()
+    return subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ, **environment}).stdout.strip()
 
 
 def git(root: Path, *words: str) -> str:

@@ -36,12 +36,7 @@ def test_any_core_may_be_assigned() -> None:
 
 @pytest.mark.parametrize(
     ("value", "names"),
-    [
-        ("GPU", ("GPU",)),
-        ("dla1, GPU", ("GPU", "DLA1")),
-        (["DLA0", "dla0"], ("DLA0",)),
-        (("GPU", "DLA0"), ("GPU", "DLA0")),
-    ],
+    [("GPU", ("GPU",)), ("dla1, GPU", ("GPU", "DLA1")), (["DLA0", "dla0"], ("DLA0",)), (("GPU", "DLA0"), ("GPU", "DLA0"))],
 )
 def test_devices_are_parsed_from_text_and_lists(value: object, names: object) -> None:
     assert vocabulary.devices(value) == names  # type: ignore[arg-type]
@@ -60,9 +55,7 @@ def test_the_nearest_word_is_named() -> None:
 
 
 def test_calibration_methods_and_metrics_equal_the_vocabulary() -> None:
-    assert (
-        tuple(METHODS) == vocabulary.CALIBRATION_METHODS
-    ), "METHODS (quantization/methods.py) and the list of words differ"
+    assert tuple(METHODS) == vocabulary.CALIBRATION_METHODS, "METHODS (quantization/methods.py) and the list of words differ"
     # What map is measured by follows from a decoder.
     assert {*METRICS, "map"} == set(vocabulary.METRICS), "METRICS (accuracy/metrics.py) and the list of words differ"
 

@@ -27,9 +27,18 @@ class Builder:
         pad = kernel // 2
         size = tuple((s + 2 * pad - kernel) // stride + 1 for s in (h, w))
         return self.add(
-            "CONVOLUTION", [x], (n, channels, *size), name, nb_output_maps=channels, kernel=[kernel] * 2,
-            stride=[stride] * 2, dilation=[1, 1], pre_padding=[pad] * 2, post_padding=[pad] * 2, groups=groups,
-        )  # fmt: skip
+            "CONVOLUTION",
+            [x],
+            (n, channels, *size),
+            name,
+            nb_output_maps=channels,
+            kernel=[kernel] * 2,
+            stride=[stride] * 2,
+            dilation=[1, 1],
+            pre_padding=[pad] * 2,
+            post_padding=[pad] * 2,
+            groups=groups,
+        )
 
     def relu(self, x: str, name: str = "") -> str:
         return self.add("ACTIVATION", [x], self.tensors[x].dims, name, op="RELU")

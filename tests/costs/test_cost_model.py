@@ -76,9 +76,7 @@ def test_a_layer_separated_from_its_operator_costs_what_it_costs_alone() -> None
 
 
 @pytest.mark.parametrize("device", ["GPU", "DLA"])
-@pytest.mark.parametrize(
-    ("platform", "precision"), [(ORIN, "int8"), (ORIN, "fp16"), (XAVIER, "fp16"), (XAVIER, "int8")]
-)
+@pytest.mark.parametrize(("platform", "precision"), [(ORIN, "int8"), (ORIN, "fp16"), (XAVIER, "fp16"), (XAVIER, "int8")])
 def test_a_slower_clock_is_never_faster(platform, precision: str, device: str) -> None:
     graph = network("resnet18")
     times = []
@@ -121,9 +119,7 @@ def test_sparse_weights_speed_up_convolutions_on_orin_as_published() -> None:
 
 
 @settings(max_examples=examples(40), deadline=None)
-@given(
-    st.integers(1, 512), st.integers(1, 512), st.integers(1, 100), st.integers(1, 64), st.sampled_from(["int8", "fp16"])
-)
+@given(st.integers(1, 512), st.integers(1, 512), st.integers(1, 100), st.integers(1, 64), st.sampled_from(["int8", "fp16"]))
 def test_more_channels_or_pixels_never_cost_less(c: int, k: int, size: int, extra: int, precision: str) -> None:
     model = CostModel.load(ORIN, precision)
 
@@ -153,8 +149,7 @@ def test_a_transition_costs_its_bytes_and_nothing_between_equal_formats() -> Non
 
 
 @pytest.mark.parametrize(
-    ("precision", "native"),
-    [("fp16", {"DLA_LINEAR", "DLA_HWC4", "CHW16"}), ("int8", {"DLA_LINEAR", "DLA_HWC4", "CHW32"})],
+    ("precision", "native"), [("fp16", {"DLA_LINEAR", "DLA_HWC4", "CHW16"}), ("int8", {"DLA_LINEAR", "DLA_HWC4", "CHW32"})]
 )
 def test_a_dla_reads_and_writes_its_native_formats_without_a_reformat(precision: str, native: Set[str]) -> None:
     model, tensor = CostModel.load(ORIN, precision), Tensor("x", (1, 4, 64, 64))
@@ -213,9 +208,7 @@ def test_a_clock_that_no_source_states_makes_a_guess_and_is_named() -> None:
     module = replace(platform.module, power_modes={**modes, "10W": unstated})
     model = CostModel.load(replace(platform, module=module), "int8", "10W")
     assert any("no source states" in note for note in model.notes)
-    assert {c.basis for (_, d), c in model.layer_costs(residual_block()).items() if d == "GPU" and c.latency_us} == {
-        "guessed"
-    }
+    assert {c.basis for (_, d), c in model.layer_costs(residual_block()).items() if d == "GPU" and c.latency_us} == {"guessed"}
 
 
 def test_costs_without_published_figures_are_guessed() -> None:

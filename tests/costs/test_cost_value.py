@@ -11,12 +11,7 @@ from edgedla.costs.cost import BASES, Cost, device_kind, total, weakest
 # No denormal numbers: a nanosecond's millionth has no meaning, and its product with a spread no digits.
 numbers = st.one_of(st.just(0.0), st.floats(min_value=1e-3, max_value=1e6))
 costs = st.builds(
-    Cost,
-    numbers,
-    numbers,
-    st.sampled_from(BASES),
-    st.floats(min_value=0, max_value=2),
-    st.floats(min_value=0, max_value=2),
+    Cost, numbers, numbers, st.sampled_from(BASES), st.floats(min_value=0, max_value=2), st.floats(min_value=0, max_value=2)
 )
 
 
@@ -55,5 +50,9 @@ def test_device_names_have_a_kind() -> None:
 
 def test_a_costs_document_names_its_units() -> None:
     assert Cost(1.23456, 0.5, "fitted", 0.1).to_dict() == {
-        "latency_us": 1.235, "energy_mj": 0.5, "basis": "fitted", "spread": 0.1, "energy_spread": 0.0,
-    }  # fmt: skip
+        "latency_us": 1.235,
+        "energy_mj": 0.5,
+        "basis": "fitted",
+        "spread": 0.1,
+        "energy_spread": 0.0,
+    }

@@ -89,9 +89,7 @@ def test_single_int8_convolutions_within_fifteen_percent(fitted) -> None:
 def test_the_fp16_to_int8_ratio_of_resnet50_on_orins_dla_within_twenty_percent(fitted) -> None:
     def times(group: str):
         f = fitted[group]
-        return next(
-            (s.time_us, s.time_us * (1 + e)) for s, e in zip(f.samples, f.errors) if s.row.work == "net resnet50_b1"
-        )
+        return next((s.time_us, s.time_us * (1 + e)) for s, e in zip(f.samples, f.errors) if s.row.work == "net resnet50_b1")
 
     (fp16, fp16_predicted), (int8, int8_predicted) = times("dla2-fp16"), times("dla2-int8")
     assert (fp16_predicted / int8_predicted) / (fp16 / int8) == pytest.approx(1, abs=0.2)
@@ -135,9 +133,7 @@ def test_no_engine_is_faster_than_its_published_peak(fitted) -> None:
 
 def test_rules_costs_equals_the_output_of_the_fit(files) -> None:
     stale = [name for name, text in files.items() if (rules_dir() / "costs" / name).read_text(encoding="utf-8") != text]
-    assert (
-        not stale
-    ), "run: python -m edgedla.costs.fit, then pytest --update-golden: predicted times stand in shown outputs"
+    assert not stale, "run: python -m edgedla.costs.fit, then pytest --update-golden: predicted times stand in shown outputs"
 
 
 def test_the_fits_check_fails_if_a_file_is_stale(tmp_path, files, monkeypatch) -> None:
@@ -259,9 +255,7 @@ def figures(source: str, times, includes=()) -> list:
 def test_the_factor_of_a_source_is_found_beside_a_figure_that_has_all_its_features(factor: float) -> None:
     group = Group("dla2-fp16", {}, {})
     locked = figures("locked", [({"operator": 10.0}, 50.0), ({"operator": 2.0, "lut": 100.0}, 30.0)])
-    slower = figures(
-        "slow", [({"lut": 50.0}, 10.0 * factor), ({"operator": 4.0, "lut": 10.0}, 22.0 * factor)], ["unlocked"]
-    )
+    slower = figures("slow", [({"lut": 50.0}, 10.0 * factor), ({"operator": 4.0, "lut": 10.0}, 22.0 * factor)], ["unlocked"])
     fitted = fit_group(group, [*locked, *slower], {})
     assert fitted.stretches == {("slow", "unlocked"): pytest.approx(factor)}
     assert fitted.coefficients == {"operator": pytest.approx(5.0), "lut": pytest.approx(0.2)}

@@ -18,11 +18,7 @@ def names(graph) -> list:
 
 
 def test_conv_batchnorm_relu_add_run_as_one_operator() -> None:
-    assert names(residual_block()) == [
-        ("conv0", "activation1"),
-        ("conv1", "bn1", "relu1"),
-        ("conv2", "add", "relu2"),
-    ]
+    assert names(residual_block()) == [("conv0", "activation1"), ("conv1", "bn1", "relu1"), ("conv2", "add", "relu2")]
 
 
 def test_every_layer_is_in_exactly_one_operator() -> None:
@@ -93,11 +89,7 @@ def test_an_add_after_its_convolutions_dequantize_is_not_fused() -> None:
     block = quantized(b, b.conv("in", 64, name="block"), "block")
     x = quantized(b, b.conv(block, 64, name="conv"), "conv")
     graph = b.graph(quantized(b, b.relu(b.plus(x, block, "add"), "relu"), "relu"))
-    assert names(graph) == [
-        ("block", "block_q", "block_dq"),
-        ("conv", "conv_q", "conv_dq"),
-        ("add", "relu", "relu_q", "relu_dq"),
-    ]
+    assert names(graph) == [("block", "block_q", "block_dq"), ("conv", "conv_q", "conv_dq"), ("add", "relu", "relu_q", "relu_dq")]
 
 
 def test_an_add_whose_residual_input_alone_is_quantized_joins_its_convolution() -> None:

@@ -101,9 +101,7 @@ def test_a_board_profile_round_trips_and_invalid_ones_are_refused():
     key = ("GPU", "fp16")
     assert parse_profile(document).corrections[key].factor == pytest.approx(profile.corrections[key].factor, abs=1e-6)
     for wrong in ({"device": "TPU"}, {"factor": -1}, {"spread": "x"}, {"precision": "fp8"}):
-        document["corrections"] = [
-            {"device": "GPU", "precision": "fp16", "factor": 1, "operator_us": 0, "spread": 0, **wrong}
-        ]
+        document["corrections"] = [{"device": "GPU", "precision": "fp16", "factor": 1, "operator_us": 0, "spread": 0, **wrong}]
         with pytest.raises(DocumentError):
             parse_profile(document)
 

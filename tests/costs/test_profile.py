@@ -10,15 +10,7 @@ import pytest
 from edgedla.costs.cost import total
 from edgedla.costs.model import CostModel
 from edgedla.costs.operators import operators_of
-from edgedla.costs.profile import (
-    Measurement,
-    Profile,
-    operator_signature,
-    parse_profile,
-    positive,
-    read_profile,
-    write_profile,
-)
+from edgedla.costs.profile import Measurement, Profile, operator_signature, parse_profile, positive, read_profile, write_profile
 from edgedla.costs.trt_profile import LayerTime, assign, parse_times, with_measurements
 from edgedla.errors import DocumentError, UsageError
 from edgedla.io.documents import schema
@@ -45,9 +37,11 @@ def profile_of(graph, device: str = "DLA", latency_us: float = 500.0) -> Profile
     leader = index_of(graph)["conv2"]
     operator = next(o for o in operators_of(graph) if o.leader == leader)
     return Profile(
-        "agx-orin-64gb", "MAXN", "edgedla bench",
+        "agx-orin-64gb",
+        "MAXN",
+        "edgedla bench",
         (Measurement(operator_signature(graph, operator), "int8", device, latency_us, 0.02, ("conv2",)),),
-    )  # fmt: skip
+    )
 
 
 def test_a_measured_operator_replaces_the_prediction_of_all_its_layers() -> None:
@@ -117,9 +111,7 @@ def test_a_broken_document_is_named(path, value, message: str) -> None:
 def trtexec_files(tmp_path, times, layers=None):
     profile = tmp_path / "profile.json"
     entries = [{"count": 100}]
-    entries += [
-        {"name": n, "timeMs": 100 * t, "averageMs": t, "medianMs": t, "percentage": 1.0} for n, t in times.items()
-    ]
+    entries += [{"name": n, "timeMs": 100 * t, "averageMs": t, "medianMs": t, "percentage": 1.0} for n, t in times.items()]
     profile.write_text(json.dumps(entries), encoding="utf-8")
     if layers is None:
         return profile, None
@@ -135,9 +127,7 @@ def described(name: str, kind: str) -> dict:
 def test_fused_names_of_gpu_layers_are_resolved(tmp_path) -> None:
     graph = residual_block()
     model = CostModel.load(ORIN, "int8")
-    profile, _ = trtexec_files(
-        tmp_path, {"conv0 + activation1": 0.03, "conv1 + bn1 + relu1": 0.02, "conv2 + add + relu2": 0.04}
-    )
+    profile, _ = trtexec_files(tmp_path, {"conv0 + activation1": 0.03, "conv1 + bn1 + relu1": 0.02, "conv2 + add + relu2": 0.04})
     found = import_trtexec(profile, graph, model)
     assert [(m.device, m.latency_us) for m in found.measurements] == [("GPU", 30), ("GPU", 20), ("GPU", 40)]
     costs = CostModel.load(ORIN, "int8", profile=found).layer_costs(graph)
@@ -175,10 +165,7 @@ def test_an_add_that_runs_with_the_other_convolution_takes_no_time_from_it(tmp_p
     b = Builder()
     conv, shortcut = b.conv("in", 64, name="conv2"), b.conv("in", 64, name="downsample")
     graph = b.graph(b.relu(b.plus(conv, shortcut, "add"), "relu"))
-    assert [[graph.layers[i].name for i in o.layers] for o in operators_of(graph)] == [
-        ["conv2"],
-        ["downsample", "add", "relu"],
-    ]
+    assert [[graph.layers[i].name for i in o.layers] for o in operators_of(graph)] == [["conv2"], ["downsample", "add", "relu"]]
     times, _ = trtexec_files(tmp_path, {"downsample": 0.02, "conv2 + add + relu": 0.07})
     profile = import_trtexec(times, graph, CostModel.load(ORIN, "fp16"))
     measured = {m.layers[0]: (m.latency_us, m.spread) for m in profile.measurements}
@@ -287,9 +274,7 @@ def test_a_missing_file_is_a_document_error(tmp_path) -> None:
 
 
 def test_the_median_of_a_trtexec_profile_is_preferred() -> None:
-    new, old = parse_times(
-        [{"count": 1}, {"name": "a", "averageMs": 2.0, "medianMs": 1.0}, {"name": "b", "averageMs": 2.0}]
-    )
+    new, old = parse_times([{"count": 1}, {"name": "a", "averageMs": 2.0, "medianMs": 1.0}, {"name": "b", "averageMs": 2.0}])
     assert (new.time_us, new.spread) == (1000, 1.0)
     assert (old.time_us, old.spread) == (2000, 0.0)
 

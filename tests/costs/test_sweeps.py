@@ -104,9 +104,7 @@ def test_a_grouped_convolution_never_costs_more_than_the_dense_one(
 
 @pytest.mark.parametrize(("target", "precision", "device"), engines())
 @pytest.mark.parametrize("groups", [1, 4])
-def test_one_more_channel_or_pixel_at_most_doubles_the_cost(
-    target: str, precision: str, device: str, groups: int
-) -> None:
+def test_one_more_channel_or_pixel_at_most_doubles_the_cost(target: str, precision: str, device: str, groups: int) -> None:
     # 16 to 17 output columns, or 64 to 65 channels, fill one more vector: at most twice the work.
     for c in range(5, 140):
         few, more = (conv_us(target, precision, device, (n, 64, groups, 3, 1, 56)) for n in (c, c + 1))

@@ -87,9 +87,7 @@ def test_the_command_lists_and_writes(tmp_path: Path, capsys: pytest.CaptureFixt
 
 
 @pytest.mark.parametrize(("fails", "code"), [(False, 0), (True, 6)])
-def test_doctor_runs_the_script_on_a_board(
-    fails: bool, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_doctor_runs_the_script_on_a_board(fails: bool, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     programs = tmp_path / "bin"
     programs.mkdir()
     for name in ("edgedla", "tegrastats", "nvpmodel", "jetson_clocks", "sleep", "cat"):
@@ -103,9 +101,7 @@ def test_doctor_runs_the_script_on_a_board(
     assert fails or "edgedla bench model.onnx" in (tmp_path / "calls").read_text()
 
 
-def test_doctor_says_where_a_board_is_missing(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_doctor_says_where_a_board_is_missing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("PATH", "")
     assert main.exit_code_of(["doctor", "--deep", "--costs", "model.onnx"]) == 4
     assert "costs wanted" in capsys.readouterr().err

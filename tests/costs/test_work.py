@@ -33,14 +33,7 @@ def test_a_convolution_counts_macs_input_output_and_weights() -> None:
 
 @pytest.mark.parametrize(
     ("channels", "groups", "kind"),
-    [
-        (3, 1, "first"),
-        (4, 1, "first"),
-        (5, 1, "dense"),
-        (64, 64, "depthwise"),
-        (64, 8, "dense"),
-        (128, 2, "dense"),
-    ],
+    [(3, 1, "first"), (4, 1, "first"), (5, 1, "dense"), (64, 64, "depthwise"), (64, 8, "dense"), (128, 2, "dense")],
 )
 def test_convolutions_of_each_kind_have_their_own_rate(channels: int, groups: int, kind: str) -> None:
     b = Builder((1, channels, 56, 56))
@@ -63,11 +56,7 @@ def test_an_add_reads_both_operands() -> None:
 
 def test_matmul_counts_a_constant_operand_as_weights() -> None:
     def matmul(constant: bool) -> Work:
-        tensors = {
-            "a": Tensor("a", (1, 512)),
-            "b": Tensor("b", (1000, 512), is_constant=constant),
-            "c": Tensor("c", (1, 1000)),
-        }
+        tensors = {"a": Tensor("a", (1, 512)), "b": Tensor("b", (1000, 512), is_constant=constant), "c": Tensor("c", (1, 1000))}
         layer = Layer(0, "MATRIX_MULTIPLY", "fc", "", "Gemm", ("a", "b"), ("c",), {"op0": "NONE", "op1": "TRANSPOSE"})
         graph = LayerGraph("net", (layer,), tensors, ("a",) if constant else ("a", "b"), ("c",))
         return work_of(layer, graph, 1)
@@ -200,23 +189,14 @@ def test_input_or_weights_within_the_convolution_buffer_are_read_once() -> None:
     # The weights once more for the second half of the input is less than the input nine times more? No: 10 < 18.
     assert reload_bytes(too_large, buffer) == 10 * buffer
     # Two groups of it take turns.
-    assert (
-        reload_bytes(replace(too_large, read_bytes=4 * buffer, weight_bytes=20 * buffer, groups=2), buffer)
-        == 20 * buffer
-    )
+    assert reload_bytes(replace(too_large, read_bytes=4 * buffer, weight_bytes=20 * buffer, groups=2), buffer) == 20 * buffer
     assert reload_bytes(replace(too_large, groups=2), buffer) == 0
 
 
 sizes = st.integers(min_value=1, max_value=4096)
 
 
-@given(
-    sizes,
-    sizes,
-    st.integers(min_value=1, max_value=512),
-    st.integers(min_value=1, max_value=64),
-    st.sampled_from([1, 2]),
-)
+@given(sizes, sizes, st.integers(min_value=1, max_value=512), st.integers(min_value=1, max_value=64), st.sampled_from([1, 2]))
 def test_more_of_anything_never_costs_less_on_the_dla(c: int, k: int, w: int, extra: int, version: int) -> None:
     def cost(c: int, k: int, w: int) -> float:
         work = Work("dense", c * k * w * 9, c, k, w, c * w * w, 0, k * w * w, c * k * 9)

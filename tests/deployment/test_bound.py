@@ -21,9 +21,12 @@ FAST: Mapping[str, Any] = {"after": {"latency_us": 90.0}}
 
 def candidate(latency_us: float, bound_us: Optional[float], extra_us: float = 0.0, spread: float = 0.1) -> Candidate:
     predicted = {
-        "build": {"latency_us": latency_us, "spread": spread}, "tensorrt": None, "check": {}, "bound_us": bound_us,
+        "build": {"latency_us": latency_us, "spread": spread},
+        "tensorrt": None,
+        "check": {},
+        "bound_us": bound_us,
         "bound_kept": bound_us is None or latency_us <= bound_us,
-    }  # fmt: skip
+    }
     return Candidate("INT8", 2, Path(), "", "int8", {}, {}, predicted, Path(), extra_us=extra_us)
 
 

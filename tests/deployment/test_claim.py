@@ -29,9 +29,7 @@ def deployed(model: Path, tmp_path: Path) -> Path:
     return tmp_path / "out"
 
 
-def test_deploy_into_a_folder_of_other_files_is_refused(
-    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_deploy_into_a_folder_of_other_files_is_refused(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "mine"
     out.mkdir()
     (out / "model.onnx").write_text("mine")
@@ -69,9 +67,7 @@ def test_deploy_into_the_deployment_of_another_model_is_refused(
 
 
 @pytest.mark.parametrize("how", ["again", "content", "trained on", "no steps", "killed", "broken report"])
-def test_deploy_of_the_renamed_or_retrained_model_resumes(
-    deployed: Path, model: Path, tmp_path: Path, how: str
-) -> None:
+def test_deploy_of_the_renamed_or_retrained_model_resumes(deployed: Path, model: Path, tmp_path: Path, how: str) -> None:
     if how == "content":
         model = model.rename(tmp_path / "renamed.onnx")
     elif how == "trained on":

@@ -81,14 +81,14 @@ def test_int8_is_kept_if_the_metric_stays_within_max_drop(model: Path, samples: 
     assert found.best.value("latency") < found.first.value("latency")
     assert 0 < found.score["drop"] <= 0.2
     assert (tmp_path / "out" / "quantization" / "calib.cache").is_file()
-    assert all(
-        "quantize run by itself calibrates on more of DATA" in found.render(form) for form in ("html", "markdown")
-    )
+    assert all("quantize run by itself calibrates on more of DATA" in found.render(form) for form in ("html", "markdown"))
     # No sample is used for two things.
     detail = found.samples
     assert [detail[k].split(" of ")[0] for k in ("calibration", "search", "final")] == [
-        "samples 0 to 8", "samples 9 to 11", "samples 12 to 14",
-    ]  # fmt: skip
+        "samples 0 to 8",
+        "samples 9 to 11",
+        "samples 12 to 14",
+    ]
 
 
 def test_a_nan_metric_fails_the_step_or_refuses_the_samples(model: Path, samples: Path, tmp_path: Path) -> None:
@@ -116,9 +116,7 @@ def test_int8_is_rejected_if_the_metric_drops_by_more_than_max_drop(model: Path,
     assert not (tmp_path / "out" / "quantization").exists()
 
 
-def test_the_artifact_states_its_error_on_samples_that_calibrated_nothing(
-    model: Path, samples: Path, tmp_path: Path
-) -> None:
+def test_the_artifact_states_its_error_on_samples_that_calibrated_nothing(model: Path, samples: Path, tmp_path: Path) -> None:
     """On random input the scales of real samples clip: the artifact stated an error ten times too large, and 'not known'."""
     found = edgedla.deploy(model, tmp_path / "out", level=2, data=samples, max_drop=0.5, **TARGET)
     assert found.best.precision == "int8"
@@ -205,9 +203,7 @@ def test_a_rewrite_of_equal_cost_is_named_in_the_gain() -> None:
 
 
 def test_guessed_costs_are_not_called_fitted(tmp_path: Path) -> None:
-    guessed = save(
-        onnx_model([node("Exp", "x", "y")], {"x": (1, 8, 16, 16)}, {"y": (1, 8, 16, 16)}), tmp_path / "m.onnx"
-    )
+    guessed = save(onnx_model([node("Exp", "x", "y")], {"x": (1, 8, 16, 16)}, {"y": (1, 8, 16, 16)}), tmp_path / "m.onnx")
     deployment = edgedla.deploy(guessed, tmp_path / "out", level=0, target="agx-orin-64gb")
     for form in ("text", "markdown"):
         said = render_deployment(deployment, form)
@@ -262,8 +258,13 @@ def test_every_command_of_the_report_is_one_that_edgedla_takes(model: Path, samp
     from edgedla.cli.main import main
 
     found = edgedla.deploy(model, tmp_path / "out", level=2, data=samples, max_drop=0.2, **TARGET)
-    files = {"MODEL": str(model), "DATA": str(samples), "quantization": str(tmp_path / "scales"),
-             "artifact": str(tmp_path / "artifact"), "out": str(tmp_path / "again")}  # fmt: skip
+    files = {
+        "MODEL": str(model),
+        "DATA": str(samples),
+        "quantization": str(tmp_path / "scales"),
+        "artifact": str(tmp_path / "artifact"),
+        "out": str(tmp_path / "again"),
+    }
     assert found.commands[0].startswith("edgedla deploy")
     for command in found.commands:
         words = [files.get(word, word) for word in command.split()[1:]]
@@ -293,9 +294,7 @@ def test_a_model_that_overflows_in_fp16_is_built_in_int8(samples: Path, tmp_path
     assert found.accepted
 
 
-def test_without_samples_the_document_says_what_each_level_did_and_what_it_is_judged_by(
-    model: Path, tmp_path: Path
-) -> None:
+def test_without_samples_the_document_says_what_each_level_did_and_what_it_is_judged_by(model: Path, tmp_path: Path) -> None:
     found = edgedla.deploy(model, tmp_path / "out", level=2, **TARGET)
     assert [(t.name, t.level, t.outcome) for t in found.trials][-1] == ("INT8", 2, "skipped")
     document = json.loads((tmp_path / "out" / "deployment.json").read_text())
@@ -316,9 +315,7 @@ def test_a_level_that_failed_is_named_with_its_step_beside_the_answer(
     assert "not known" not in edgedla.deploy(model, tmp_path / "well", level=0, **TARGET).text()
     monkeypatch.setattr(module, "fix", fails)
     found = edgedla.deploy(model, tmp_path / "out", level=1, **TARGET)
-    assert [t.reason for t in found.trials if t.outcome == "failed"] == [
-        "rewriting (exact): conv0: the shapes contradict"
-    ]
+    assert [t.reason for t in found.trials if t.outcome == "failed"] == ["rewriting (exact): conv0: the shapes contradict"]
     for form in ("text", "markdown", "html"):
         said = " ".join(render_deployment(found, form).split())
         assert "What exact rewrites would gain is not known: failed, see Tried." in said
@@ -365,9 +362,7 @@ def test_reported_commands_hold_the_decoder_options_of_map() -> None:
     candidate = SimpleNamespace(rewrites=(), quantization=Path("q"), placement=None, precision="int8", level=2)
     decoder = "--metric map --decode yolov8 --reg-max 8 --iou 0.5"
     commands = commands_of(request, candidate)  # type: ignore[arg-type]
-    assert [
-        verb for verb in ("deploy", "quantize", "evaluate") if any(verb in c and decoder in c for c in commands)
-    ] == [
+    assert [verb for verb in ("deploy", "quantize", "evaluate") if any(verb in c and decoder in c for c in commands)] == [
         "deploy",
         "quantize",
         "evaluate",
@@ -383,20 +378,37 @@ def test_reported_commands_hold_every_option_that_the_result_depends_on(
     from edgedla.preprocess.settings import PreprocessSettings
 
     request = DeployRequest(
-        "orin-nx-16gb", jetpack="6.2", level=3, objective="energy", devices="GPU,DLA1", max_latency_us=12345.5,
-        data=samples, holdout=samples, metric="map", decode="yolov8", reg_max=8, iou=0.25, max_drop=0.125,
-        preprocess=PreprocessSettings("crop", "bgr", mean=(-1.5, 2, 3), std=(128, 64.25, 32)), approximate=0.1,
-        budget_s=90.5, shapes={"x": (1, 3, 32, 32)}, power_mode="15W", backend="host",
-    )  # fmt: skip
-    (tmp_path / "quantization.json").write_text("{}")
-    candidate = SimpleNamespace(
-        rewrites=("mish",), quantization=tmp_path, placement=Path("p"), precision="int8", level=3
+        "orin-nx-16gb",
+        jetpack="6.2",
+        level=3,
+        objective="energy",
+        devices="GPU,DLA1",
+        max_latency_us=12345.5,
+        data=samples,
+        holdout=samples,
+        metric="map",
+        decode="yolov8",
+        reg_max=8,
+        iou=0.25,
+        max_drop=0.125,
+        preprocess=PreprocessSettings("crop", "bgr", mean=(-1.5, 2, 3), std=(128, 64.25, 32)),
+        approximate=0.1,
+        budget_s=90.5,
+        shapes={"x": (1, 3, 32, 32)},
+        power_mode="15W",
+        backend="host",
     )
+    (tmp_path / "quantization.json").write_text("{}")
+    candidate = SimpleNamespace(rewrites=("mish",), quantization=tmp_path, placement=Path("p"), precision="int8", level=3)
     commands = commands_of(request, candidate)  # type: ignore[arg-type]
     assert [("15W" in c, "GPU,DLA1" in c, "--fit crop --colour bgr --mean=-1.5,2,3" in c) for c in commands] == [
-        (True, True, True), (True, False, False), (False, False, True), (True, True, False), (False, False, False),
+        (True, True, True),
+        (True, False, False),
         (False, False, True),
-    ]  # fmt: skip
+        (True, True, False),
+        (False, False, False),
+        (False, False, True),
+    ]
     asked: list = []
     monkeypatch.setattr(edgedla.deployment.deploy, "deploy", lambda *_, request, **__: asked.append(request) or 1 / 0)
     files = {"MODEL": str(model), "DATA": str(samples), "HOLDOUT": str(samples), "out": str(tmp_path / "out")}
@@ -480,9 +492,7 @@ def test_a_half_precision_reference_is_named_as_one(model: Path, samples: Path, 
     """TensorRT 11 goes by the types, so they stay, and what the metric is compared with is no FP32."""
     half = tmp_path / "half.onnx"
     onnx.save(halved(onnx.load(str(model))), half)
-    found = edgedla.deploy(
-        half, tmp_path / "out", level=0, data=samples, target="agx-orin-64gb", trt="11.4.1", backend="host"
-    )
+    found = edgedla.deploy(half, tmp_path / "out", level=0, data=samples, target="agx-orin-64gb", trt="11.4.1", backend="host")
     assert found.score["reference"] == "FLOAT16"
     text = render_deployment(found, "text")
     assert ", in FLOAT16 " in text
@@ -525,9 +535,11 @@ def test_values_beyond_float16_stay_float_in_every_step(tmp_path: Path) -> None:
     weights = [constant(n, (rng.standard_normal((8, 8, 3, 3)) / 5).astype(np.float32)) for n in ("w1", "w2")]
     scales = [constant("up", np.float32(3e4)), constant("down", np.float32(1 / 3e4))]
     nodes = [
-        node("Conv", "x w1", "a", name="first", pads=[1] * 4), node("Mul", "a up", "b", name="large"),
-        node("Mul", "b down", "c", name="small"), node("Conv", "c w2", "y", name="last", pads=[1] * 4),
-    ]  # fmt: skip
+        node("Conv", "x w1", "a", name="first", pads=[1] * 4),
+        node("Mul", "a up", "b", name="large"),
+        node("Mul", "b down", "c", name="small"),
+        node("Conv", "c w2", "y", name="last", pads=[1] * 4),
+    ]
     model = onnx_model(nodes, {"x": (1, 8, 16, 16)}, {"y": (1, 8, 16, 16)}, [*weights, *scales], opset=17)
     file = save(model, tmp_path / "net.onnx")
     done = edgedla.deploy(file, tmp_path / "out", data="random", jetpack="7.2.2", **TARGET)

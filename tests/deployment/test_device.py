@@ -76,9 +76,7 @@ def test_the_reason_of_an_undone_step_names_both_measured_times(monkeypatch: pyt
 
 
 @pytest.mark.parametrize("objective", ["energy", "loadables"])
-def test_steps_for_energy_or_loadables_are_judged_by_prediction(
-    objective: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_steps_for_energy_or_loadables_are_judged_by_prediction(objective: str, monkeypatch: pytest.MonkeyPatch) -> None:
     built, _ = deployed({"as it is": (100, 0.0), "exact": (150, 0.0)}, objective, monkeypatch)
     assert (built.candidate.name, built.trials) == ("exact", ())
 

@@ -19,23 +19,44 @@ ROWS = (("a", "dla", 1), ("b", "dla", 20), ("c", "gpu", 300), ("d", "", 4000))
 
 @pytest.mark.parametrize(
     ("moved", "macs_dla", "devices"),
-    [((), 21, ["DLA0", "DLA0", "GPU", ""]), (("a",), 20, ["GPU", "DLA0", "GPU", ""]), (("c",), 21, ["DLA0", "DLA0", "GPU", ""]),
-     (("a", "b"), 0, ["GPU", "GPU", "GPU", ""]), (("nowhere",), 21, ["DLA0", "DLA0", "GPU", ""])],
-)  # fmt: skip
+    [
+        ((), 21, ["DLA0", "DLA0", "GPU", ""]),
+        (("a",), 20, ["GPU", "DLA0", "GPU", ""]),
+        (("c",), 21, ["DLA0", "DLA0", "GPU", ""]),
+        (("a", "b"), 0, ["GPU", "GPU", "GPU", ""]),
+        (("nowhere",), 21, ["DLA0", "DLA0", "GPU", ""]),
+    ],
+)
 def test_layers_that_leave_the_dla_take_their_macs_along(
     monkeypatch: pytest.MonkeyPatch, moved: Tuple[str, ...], macs_dla: int, devices: List[str]
 ) -> None:
-    totals = SimpleNamespace(layers=9, layers_folded=2, layers_dla=5, layers_unknown=1, macs=4321, macs_dla=21, regions=3,
-                             regions_dropped=1, transitions=6)  # fmt: skip
+    totals = SimpleNamespace(
+        layers=9,
+        layers_folded=2,
+        layers_dla=5,
+        layers_unknown=1,
+        macs=4321,
+        macs_dla=21,
+        regions=3,
+        regions_dropped=1,
+        transitions=6,
+    )
     layers = [SimpleNamespace(name=n, type="T", placed=p, region=0, reason=f"of {n}", macs=m) for n, p, m in ROWS]
     monkeypatch.setattr(figures, "check", lambda *words, **options: SimpleNamespace(totals=totals, layers=layers))
     counts, rows = figures.own_placement(Path("m.onnx"), DeployRequest(target="orin"), "fp16", moved)
     assert [row["device"] for row in rows] == devices
     assert [(row["name"], row["reason"]) for row in rows] == [(n, f"of {n}") for n, _, _ in ROWS]
     assert counts == {
-        "layers": 7, "layers_dla": 5, "layers_unknown": 1, "macs": 4321, "macs_dla": macs_dla,
-        "share_macs_dla": round(macs_dla / 4321, 6), "loadables": 3, "dropped": 1, "transitions": 6,
-    }  # fmt: skip
+        "layers": 7,
+        "layers_dla": 5,
+        "layers_unknown": 1,
+        "macs": 4321,
+        "macs_dla": macs_dla,
+        "share_macs_dla": round(macs_dla / 4321, 6),
+        "loadables": 3,
+        "dropped": 1,
+        "transitions": 6,
+    }
 
 
 @pytest.mark.parametrize(
@@ -54,9 +75,7 @@ def test_proofs_are_quoted_of_rewrites_that_were_made(
 
 
 @pytest.mark.parametrize(("simulated", "basis"), [(True, "simulated"), (False, "measured")])
-def test_a_score_says_whether_a_device_computed_it(
-    monkeypatch: pytest.MonkeyPatch, simulated: bool, basis: str
-) -> None:
+def test_a_score_says_whether_a_device_computed_it(monkeypatch: pytest.MonkeyPatch, simulated: bool, basis: str) -> None:
     ports = [SimpleNamespace(name=n, shape_nchw=(1, 2), dtype=next(iter(networks._FEED_TYPES))) for n in ("x", "y")]
     artifact: Any = SimpleNamespace(inputs=ports[:1], outputs=ports[1:], simulated=simulated)
     monkeypatch.setattr(networks, "ArtifactRunner", lambda a: SimpleNamespace(run=lambda feed: {"y": feed}))
@@ -92,10 +111,18 @@ def test_the_alarm_leaves_what_is_kept_free(
 
 @pytest.mark.parametrize(
     ("given", "told"),
-    [({"metric": "map", "decode": "yolov8"}, {}), ({"level": 3, "approximate": 0.01}, {}), ({"batch": 4}, {}),
-     ({"shapes": {"x": (1, 3, 8, 8)}}, {"shapes": {"x": [1, 3, 8, 8]}}), ({"devices": ("gpu", "dla")}, {"devices": ["gpu", "dla"]}),
-     ({"max_drop": 0.25}, {}), ({"power_mode": "MAXN"}, {}), ({"max_latency_us": 900.0}, {}), ({"place": "dla"}, {})],
-)  # fmt: skip
+    [
+        ({"metric": "map", "decode": "yolov8"}, {}),
+        ({"level": 3, "approximate": 0.01}, {}),
+        ({"batch": 4}, {}),
+        ({"shapes": {"x": (1, 3, 8, 8)}}, {"shapes": {"x": [1, 3, 8, 8]}}),
+        ({"devices": ("gpu", "dla")}, {"devices": ["gpu", "dla"]}),
+        ({"max_drop": 0.25}, {}),
+        ({"power_mode": "MAXN"}, {}),
+        ({"max_latency_us": 900.0}, {}),
+        ({"place": "dla"}, {}),
+    ],
+)
 def test_the_document_states_the_request(given: Dict[str, Any], told: Dict[str, Any]) -> None:
     plain = DeployRequest(target="orin").to_dict()
     assert DeployRequest(target="orin", **given).to_dict() == {**plain, **given, **told}
@@ -103,9 +130,13 @@ def test_the_document_states_the_request(given: Dict[str, Any], told: Dict[str, 
 
 @pytest.mark.parametrize(
     ("given", "shapes", "batch"),
-    [({}, None, None), ({"batch": 2}, {"x": (2, 3, 32, 32)}, None), ({"shapes": {"": (2, 3, 32, 32)}}, {"x": (2, 3, 32, 32)}, None),
-     ({"shapes": {"x": (2, 3, 32, 32)}}, {"x": (2, 3, 32, 32)}, None)],
-)  # fmt: skip
+    [
+        ({}, None, None),
+        ({"batch": 2}, {"x": (2, 3, 32, 32)}, None),
+        ({"shapes": {"": (2, 3, 32, 32)}}, {"x": (2, 3, 32, 32)}, None),
+        ({"shapes": {"x": (2, 3, 32, 32)}}, {"x": (2, 3, 32, 32)}, None),
+    ],
+)
 def test_steps_know_the_sizes_of_every_input_by_its_name(
     monkeypatch: pytest.MonkeyPatch, model: Path, given: Dict[str, Any], shapes: Any, batch: Optional[int]
 ) -> None:
@@ -120,9 +151,14 @@ def test_steps_know_the_sizes_of_every_input_by_its_name(
 
 @pytest.mark.parametrize(
     ("best", "tried", "measured", "told"),
-    [(200.0, 120.0, None, (200.0, 120.0)), (200.0, None, None, (200.0, None)), (None, 120.0, None, (None, 120.0)),
-     (200.0, None, 90.0, (None, 90.0)), (None, None, None, (None, None))],
-)  # fmt: skip
+    [
+        (200.0, 120.0, None, (200.0, 120.0)),
+        (200.0, None, None, (200.0, None)),
+        (None, 120.0, None, (None, 120.0)),
+        (200.0, None, 90.0, (None, 90.0)),
+        (None, None, None, (None, None)),
+    ],
+)
 def test_a_trial_states_the_figure_before_and_after(best: Any, tried: Any, measured: Any, told: Any) -> None:
     def candidate(value: Any) -> Any:
         return None if value is None else SimpleNamespace(value=lambda objective: value)

@@ -48,9 +48,8 @@ def keys(folder: Path, request: DeployRequest, **given: Any) -> Dict[str, str]:
     parts = parts_of(replace(request, data=given.get("data", folder / "samples.npz")), inputs, lambda samples: None)
     steps = Steps(request, store, parts, metric, folder / "small.onnx")
     candidate: Any = SimpleNamespace(
-        name="a", precision="fp16", model=steps.source, model_sha256="m", quantization=None, quantization_key="",
-        placement=None,
-    )  # fmt: skip
+        name="a", precision="fp16", model=steps.source, model_sha256="m", quantization=None, quantization_key="", placement=None
+    )
     vars(candidate).update({k: v for k, v in given.items() if k in vars(candidate)})
     steps.types(SimpleNamespace(notes=list))  # type: ignore[arg-type]
     fix = {k: given[k] for k in ("approximate", "only", "opset") if k in given}
@@ -80,9 +79,7 @@ def test_nothing_changed_nothing_runs_again(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("what", ["code", "rules", "costs", "schemas", "library"])
-def test_another_edgedla_or_library_runs_every_step_again(
-    folder: Path, what: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_edgedla_or_library_runs_every_step_again(folder: Path, what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     before = keys(folder, REQUEST)
     if what == "library":
         monkeypatch.setattr(store_module, "libraries", lambda: {"onnxruntime": "0.0"})
@@ -114,9 +111,7 @@ def test_another_edgedla_or_library_runs_every_step_again(
         ("budget_s", 9.0, ""),
     ],
 )
-def test_a_field_of_the_request_runs_the_steps_again_that_read_it(
-    folder: Path, field: str, value: Any, again: str
-) -> None:
+def test_a_field_of_the_request_runs_the_steps_again_that_read_it(folder: Path, field: str, value: Any, again: str) -> None:
     assert changed(keys(folder, REQUEST), keys(folder, replace(REQUEST, **{field: value}))) == set(again.split())
 
 
@@ -137,9 +132,7 @@ def test_every_setting_of_the_preprocessing_counts(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("data", [None, "random"])
-def test_the_preprocessing_that_an_artifact_carries_counts_without_pictures_too(
-    folder: Path, data: Optional[str]
-) -> None:
+def test_the_preprocessing_that_an_artifact_carries_counts_without_pictures_too(folder: Path, data: Optional[str]) -> None:
     """Random samples are the same whatever the preprocessing: only the build's own key tells it."""
     before = keys(folder, REQUEST, data=data)
     after = keys(folder, replace(REQUEST, preprocess=PreprocessSettings(mean=(1.0, 0.0, 0.0))), data=data)
@@ -229,18 +222,7 @@ def test_a_limit_changed_in_the_rules_changes_the_answer_of_the_next_deployment(
     model = ROOT / "examples" / "00_shapes_detector" / "shapes_detector.onnx"
 
     def deployed(out: str) -> str:
-        words = [
-            "deploy",
-            str(model),
-            "--target",
-            "orin-nx-16gb",
-            "--place",
-            "dla",
-            "--level",
-            "0",
-            "-o",
-            str(tmp_path / out),
-        ]
+        words = ["deploy", str(model), "--target", "orin-nx-16gb", "--place", "dla", "--level", "0", "-o", str(tmp_path / out)]
         command = [sys.executable, "-m", "edgedla", *words]
         done = subprocess.run(command, cwd=checkout, capture_output=True, text=True, check=True)
         return next(line for line in done.stdout.splitlines() if "Layers on" in line)

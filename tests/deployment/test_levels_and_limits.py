@@ -37,10 +37,18 @@ class Script:
         self.converted = ""
         self.store = SimpleNamespace(failed_in="")
         self.parts = SimpleNamespace(calibration=request.pop("calibration", "samples"))
-        self.request = SimpleNamespace(**{
-            "level": 1, "objective": "latency", "place": "tensorrt", "max_drop": 0.005, "metric": "top1", "approximate": 0.03,
-            "platform": {"target": "agx-orin-64gb"}, **request,
-        })  # fmt: skip
+        self.request = SimpleNamespace(
+            **{
+                "level": 1,
+                "objective": "latency",
+                "place": "tensorrt",
+                "max_drop": 0.005,
+                "metric": "top1",
+                "approximate": 0.03,
+                "platform": {"target": "agx-orin-64gb"},
+                **request,
+            }
+        )
 
     def _file(self, name: str) -> Path:
         path = self.folder / name
@@ -54,8 +62,14 @@ class Script:
             raise self.raised[what]
 
     def fix(
-        self, model: Path, precision: str, title: str, approximate: float = 0.0, only: Sequence[str] = (), opset: Optional[int] = None
-    ) -> Any:  # fmt: skip
+        self,
+        model: Path,
+        precision: str,
+        title: str,
+        approximate: float = 0.0,
+        only: Sequence[str] = (),
+        opset: Optional[int] = None,
+    ) -> Any:
         name = f"rough {only[0]}" if only else f"fixed {precision}" + (f" {opset}" if opset else "")
         assert bool(approximate) is bool(only)
         self._asks(f"fix {model.name} {name} {title}")
@@ -70,9 +84,13 @@ class Script:
         self._asks(f"predict {model.name} {precision}")
         us = self.us.get(f"{model.name} {precision}", self.us.get(model.name, 100.0))
         value = {
-            "build": {"latency_us": us}, "tensorrt": None, "check": {"share_macs_dla": 1.0, "loadables": 2, "dropped": 0},
-            "bound_us": None, "bound_kept": True, "fp16_extra_us": 1.0,
-        }  # fmt: skip
+            "build": {"latency_us": us},
+            "tensorrt": None,
+            "check": {"share_macs_dla": 1.0, "loadables": 2, "dropped": 0},
+            "bound_us": None,
+            "bound_kept": True,
+            "fp16_extra_us": 1.0,
+        }
         return SimpleNamespace(value=value, folder=self.folder, file=lambda kind: self.folder / kind)
 
     def quantize(self, model: Path, watch: Any) -> Any:
@@ -130,15 +148,17 @@ def test_exact_rewrites_that_gain_are_kept_with_their_command(tmp_path: Path) ->
     search = searched(steps)
     (trial,) = (t for t in search.trials if t.level == 1)
     assert trial == Trial(
-        "exact rewrites", 1, "kept", "predicted 80 us instead of 100 us", 100.0, 80.0, 0.0,
+        "exact rewrites",
+        1,
+        "kept",
+        "predicted 80 us instead of 100 us",
+        100.0,
+        80.0,
+        0.0,
         ("edgedla fix MODEL -o model.onnx --only a,b",),
-    )  # fmt: skip
-    assert search.best is not None
-    assert (search.best.rewrites, search.best.proof, search.best.placement) == (
-        {"a": 2, "b": 1},
-        {"of": "fixed fp16"},
-        None,
     )
+    assert search.best is not None
+    assert (search.best.rewrites, search.best.proof, search.best.placement) == ({"a": 2, "b": 1}, {"of": "fixed fp16"}, None)
     assert [c.model.name for c in search.passed] == ["plain", "fixed fp16"]
     assert "fix plain fixed fp16 rewriting (exact)" in steps.asked
 
@@ -214,9 +234,7 @@ def test_a_model_without_finite_outputs_may_be_built_in_int8(tmp_path: Path) -> 
         (RunError("it broke"), "failed", "fix: it broke"),
     ],
 )
-def test_a_level_that_fails_leaves_the_best_before_it(
-    error: BaseException, outcome: str, reason: str, tmp_path: Path
-) -> None:
+def test_a_level_that_fails_leaves_the_best_before_it(error: BaseException, outcome: str, reason: str, tmp_path: Path) -> None:
     steps = Script(tmp_path)
     steps.raised["fix plain fixed fp16 rewriting (exact)"] = error
     search = searched(steps)
@@ -240,19 +258,32 @@ def test_int8_needs_samples_and_a_release_without_strong_types(tmp_path: Path) -
         ({}, "top1", "kept", "predicted 50 us instead of 100 us"),
         ({"extra_us": 20.0}, "top1", "kept", "predicted 70 us instead of 100 us"),
         ({"extra_us": -20.0}, "top1", "kept", "predicted 50 us instead of 100 us"),
-        ({"extra_us": 49.5}, "top1", "undone",
-         "predicted 99.5 us, hardly better than 100 us: a change that may cost accuracy has to lower the cost by 1%"),
+        (
+            {"extra_us": 49.5},
+            "top1",
+            "undone",
+            "predicted 99.5 us, hardly better than 100 us: a change that may cost accuracy has to lower the cost by 1%",
+        ),
         ({"met": False}, "top1", "rejected", "no scales and no mix with FP16 keep the metric within 0.005"),
-        ({"met": False}, "l2", "rejected", "no scales and no mix with FP16 keep the metric within 0.005; l2 counts every deviation: "
-         "try --metric top1, miou or map with labels, or a larger --max-drop"),
+        (
+            {"met": False},
+            "l2",
+            "rejected",
+            "no scales and no mix with FP16 keep the metric within 0.005; l2 counts every deviation: "
+            "try --metric top1, miou or map with labels, or a larger --max-drop",
+        ),
         ({"dead": ["a", "b"]}, "top1", "rejected", "INT8 rounds channels away, and no layers in FP16 bring them back: a, b"),
-        ({"precisions": {"a": "fp16"}, "int8_nodes": 0}, "top1", "rejected",
-         "every layer on the DLA would have to stay in FP16 to keep the metric within 0.005"),
+        (
+            {"precisions": {"a": "fp16"}, "int8_nodes": 0},
+            "top1",
+            "rejected",
+            "every layer on the DLA would have to stay in FP16 to keep the metric within 0.005",
+        ),
         ({"precisions": {"a": "fp16"}, "int8_nodes": 1}, "top1", "kept", "predicted 50 us instead of 100 us"),
         ({"precisions": {"a": "fp16"}}, "top1", "kept", "predicted 50 us instead of 100 us"),
         ({"int8_nodes": 0}, "top1", "kept", "predicted 50 us instead of 100 us"),
     ],
-)  # fmt: skip
+)
 def test_what_becomes_of_int8(scales: Dict[str, Any], metric: str, outcome: str, reason: str, tmp_path: Path) -> None:
     steps = Script(tmp_path, level=2, metric=metric)
     steps.us, steps.scales = {"plain int8": 50.0}, scales
@@ -264,9 +295,7 @@ def test_what_becomes_of_int8(scales: Dict[str, Any], metric: str, outcome: str,
         ("edgedla quantize MODEL --data DATA -o quantization",) if "extra_us" in scales or outcome == "kept" else ()
     )
     assert search.best is not None
-    assert (search.best.precision, search.best.quantization_key) == (
-        ("int8", "k") if outcome == "kept" else ("fp16", "")
-    )
+    assert (search.best.precision, search.best.quantization_key) == (("int8", "k") if outcome == "kept" else ("fp16", ""))
 
 
 @pytest.mark.parametrize(
@@ -370,9 +399,7 @@ def test_limits_of_a_request(field: str, good: Tuple[Any, ...], bad: Tuple[Any, 
         assert field in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("error", "good"), [(0.0, False), (1e-9, True), (0.999, True), (1.0, False), (math.nan, False)]
-)
+@pytest.mark.parametrize(("error", "good"), [(0.0, False), (1e-9, True), (0.999, True), (1.0, False), (math.nan, False)])
 def test_an_approximate_error_is_between_0_and_1(error: float, good: bool) -> None:
     if good:
         assert DeployRequest(target="orin", level=3, approximate=error).approximate == error
@@ -430,13 +457,25 @@ def best_of(latency: float = 100.0, spread: float = 0.2, bound: Optional[float] 
     [
         (None, None, True, []),
         (99.0, None, False, []),
-        (120.0, None, True, ["the bound of 120 us is kept as predicted (100 us ±20%), with its whole spread; no board measured it"]),
-        (119.0, None, True, ["the bound of 119 us is kept as predicted (100 us ±20%): within its spread a frame may take 120 us; "
-                             "measure it on the board"]),
+        (
+            120.0,
+            None,
+            True,
+            ["the bound of 120 us is kept as predicted (100 us ±20%), with its whole spread; no board measured it"],
+        ),
+        (
+            119.0,
+            None,
+            True,
+            [
+                "the bound of 119 us is kept as predicted (100 us ±20%): within its spread a frame may take 120 us; "
+                "measure it on the board"
+            ],
+        ),
         (119.0, 119.0, True, []),
         (119.0, 119.1, False, []),
     ],
-)  # fmt: skip
+)
 def test_a_bound_is_kept_as_measured_or_as_predicted(
     bound: Optional[float], measured_us: Optional[float], kept: bool, notes: List[str]
 ) -> None:
@@ -446,9 +485,7 @@ def test_a_bound_is_kept_as_measured_or_as_predicted(
     assert details.bound_notes(best, measured) == notes
 
 
-@pytest.mark.parametrize(
-    ("after_us", "said"), [(102.0, False), (102.1, True), (90.0, False)]
-)  # fmt: skip
+@pytest.mark.parametrize(("after_us", "said"), [(102.0, False), (102.1, True), (90.0, False)])
 def test_a_build_slower_than_before_is_noted(after_us: float, said: bool) -> None:
     parts: Any = SimpleNamespace(search=SimpleNamespace(synthetic=False))
     artifact: Any = SimpleNamespace(simulated=False)
@@ -499,10 +536,20 @@ def test_layers_of_a_placement_say_where_and_why() -> None:
 def test_figures_are_plain_numbers() -> None:
     latency = SimpleNamespace(latency_us=1.23456, spread=0.12345, basis="fitted")
     given: Any = SimpleNamespace(
-        latency=latency, period=SimpleNamespace(latency_us=2.34567), throughput_fps=426.31897, energy=SimpleNamespace(energy_mj=0.12345678),
-        busy_gpu_us=None, regions={"DLA0": 2, "DLA1": 1},
-    )  # fmt: skip
+        latency=latency,
+        period=SimpleNamespace(latency_us=2.34567),
+        throughput_fps=426.31897,
+        energy=SimpleNamespace(energy_mj=0.12345678),
+        busy_gpu_us=None,
+        regions={"DLA0": 2, "DLA1": 1},
+    )
     assert figures._plain(given) == {
-        "latency_us": 1.235, "spread": 0.123, "period_us": 2.346, "throughput_fps": 426.319, "energy_mj": 0.123457, "busy_gpu_us": 0.0,
-        "loadables": 3, "basis": "fitted",
-    }  # fmt: skip
+        "latency_us": 1.235,
+        "spread": 0.123,
+        "period_us": 2.346,
+        "throughput_fps": 426.319,
+        "energy_mj": 0.123457,
+        "busy_gpu_us": 0.0,
+        "loadables": 3,
+        "basis": "fitted",
+    }

@@ -39,25 +39,12 @@ def hold(work: Path, key: str) -> subprocess.Popen:
     return holder
 
 
-def test_another_request_into_a_busy_folder_is_refused(
-    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_another_request_into_a_busy_folder_is_refused(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "out"
     holder = hold(out / WORK, key_of(model, None, REQUEST))
     try:
         before = sorted(p.name for p in out.rglob("*"))
-        command = [
-            "deploy",
-            str(model),
-            "--target",
-            "agx-orin-64gb",
-            "--backend",
-            "host",
-            "--level",
-            "1",
-            "-o",
-            str(out),
-        ]
+        command = ["deploy", str(model), "--target", "agx-orin-64gb", "--backend", "host", "--level", "1", "-o", str(out)]
         assert exit_code_of(command) == BuildError.exit_code
         said = capsys.readouterr().err
         assert f"{out}: another deployment is writing into this folder" in said
@@ -99,8 +86,7 @@ def test_a_deployment_of_an_invalid_model_leaves_no_folder(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    "wrong",
-    [{"data": "nosuch.npz"}, {"power_mode": "nope"}, {"devices": "DLA5"}, {"data": "random", "metric": "no:one"}],
+    "wrong", [{"data": "nosuch.npz"}, {"power_mode": "nope"}, {"devices": "DLA5"}, {"data": "random", "metric": "no:one"}]
 )
 def test_a_deployment_with_a_wrong_request_leaves_no_folder(wrong: Dict[str, Any], model: Path, tmp_path: Path) -> None:
     request = {"target": "agx-orin-64gb", "backend": "host", **wrong}
@@ -117,9 +103,7 @@ def test_a_deployment_with_a_wrong_request_leaves_no_folder(wrong: Dict[str, Any
 
 def test_an_unusable_work_folder_is_refused_with_the_reason(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(UsageError, match="a part of this path is a file"), occupied(
-        tmp_path / "file" / WORK, "k", False
-    ):
+    with pytest.raises(UsageError, match="a part of this path is a file"), occupied(tmp_path / "file" / WORK, "k", False):
         pass
     (tmp_path / "out" / WORK).mkdir(parents=True)
     (tmp_path / "out" / WORK / LOCK).symlink_to(tmp_path / "file")
@@ -160,7 +144,5 @@ def test_an_error_of_approximate_rewrites_is_for_level_3_only() -> None:
     assert DeployRequest("orin", level=3).approximate == 0.03
     assert DeployRequest("orin", level=2).approximate is None
     for level in (None, 0, 1, 2):
-        with pytest.raises(
-            UsageError, match=r"approximate: level \d makes no approximate rewrites \(allowed: with level 3\)"
-        ):
+        with pytest.raises(UsageError, match=r"approximate: level \d makes no approximate rewrites \(allowed: with level 3\)"):
             DeployRequest("orin", level=level, approximate=0.03)

@@ -18,18 +18,29 @@ from tests.fake_tensorrt.board_libraries import make_libraries
 def test_the_engine_is_built_scored_and_measured_on_the_device(hard_swish: Path, tmp_path: Path) -> None:
     libraries = str(make_libraries(tmp_path / "libraries"))
     environment = {
-        **os.environ, "PYTHONPATH": os.pathsep.join(p for p in (libraries, *sys.path) if p),
-        "LD_LIBRARY_PATH": libraries, "XDG_CACHE_HOME": str(tmp_path / "cache"),
-    }  # fmt: skip
-    words = ["deploy", str(hard_swish), "--target", "agx-orin-64gb", "--backend", "tensorrt", "--place", "dla", "--level", "1",
-             "--format", "json", "-o", str(tmp_path / "out")]  # fmt: skip
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(p for p in (libraries, *sys.path) if p),
+        "LD_LIBRARY_PATH": libraries,
+        "XDG_CACHE_HOME": str(tmp_path / "cache"),
+    }
+    words = [
+        "deploy",
+        str(hard_swish),
+        "--target",
+        "agx-orin-64gb",
+        "--backend",
+        "tensorrt",
+        "--place",
+        "dla",
+        "--level",
+        "1",
+        "--format",
+        "json",
+        "-o",
+        str(tmp_path / "out"),
+    ]
     done = subprocess.run(
-        [sys.executable, "-m", "edgedla", *words],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        env=environment,
-        check=False,
+        [sys.executable, "-m", "edgedla", *words], capture_output=True, text=True, timeout=300, env=environment, check=False
     )
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)

@@ -46,18 +46,24 @@ class StepsOfTimes:
     def predict(self, model: Path, precision: str, name: str, scales: Any = None) -> SimpleNamespace:
         latency_us = 200.0 if precision == "fp16" else {"plain": PLAIN_US, "fixed": FIXED_US}[model.name]
         value = {
-            "build": {"latency_us": latency_us}, "tensorrt": None, "check": {"share_macs_dla": 1.0},
-            "bound_us": None, "bound_kept": True,
-        }  # fmt: skip
+            "build": {"latency_us": latency_us},
+            "tensorrt": None,
+            "check": {"share_macs_dla": 1.0},
+            "bound_us": None,
+            "bound_kept": True,
+        }
         return SimpleNamespace(value=value, folder=model.parent)
 
     def quantize(self, model: Path, watch: Any) -> SimpleNamespace:
         self.calibrated.append(model.name)
         value = {
-            "met": model.name != self._unmet, "dead": [], "changed": False, "precisions": self.precisions,
+            "met": model.name != self._unmet,
+            "dead": [],
+            "changed": False,
+            "precisions": self.precisions,
             "int8_nodes": self.int8_nodes,
             "extra_us": self._extra_us.get(model.name, 0.0),
-        }  # fmt: skip
+        }
         return SimpleNamespace(value=value, folder=model.parent, key=model.name)
 
     def built(self, candidate: Candidate) -> Candidate:
@@ -94,9 +100,12 @@ def test_the_second_model_is_calibrated_only_if_it_may_be_faster(
 
 def way(level: int, precision: str, latency_us: float, by_tensorrt_us: float, bound_kept: bool = True) -> Candidate:
     predicted = {
-        "build": {"latency_us": latency_us}, "tensorrt": {"latency_us": by_tensorrt_us},
-        "check": {"share_macs_dla": 1.0, "loadables": 1, "dropped": 0}, "bound_us": None, "bound_kept": bound_kept,
-    }  # fmt: skip
+        "build": {"latency_us": latency_us},
+        "tensorrt": {"latency_us": by_tensorrt_us},
+        "check": {"share_macs_dla": 1.0, "loadables": 1, "dropped": 0},
+        "bound_us": None,
+        "bound_kept": bound_kept,
+    }
     return Candidate("one", level, Path(), "", precision, {}, {}, predicted, Path())
 
 
@@ -168,11 +177,14 @@ def test_a_drop_of_exactly_the_limit_is_accepted(tmp_path: Path, drop: float, ke
 @pytest.mark.parametrize(
     ("precision", "share", "kept"),
     [
-        ("fp16", 0.9, True), ("fp16", 0.9 - 1e-10, True), ("fp16", 0.9 - 1e-8, False), ("fp16", 1.0, True),
+        ("fp16", 0.9, True),
+        ("fp16", 0.9 - 1e-10, True),
+        ("fp16", 0.9 - 1e-8, False),
+        ("fp16", 1.0, True),
         # Between precisions the share says nothing: INT8 has kernels of its own.
         ("int8", 0.5, True),
     ],
-)  # fmt: skip
+)
 def test_a_faster_build_may_not_take_macs_off_the_dla_in_the_same_precision(
     tmp_path: Path, precision: str, share: float, kept: bool
 ) -> None:
@@ -180,9 +192,7 @@ def test_a_faster_build_may_not_take_macs_off_the_dla_in_the_same_precision(
 
     def candidate(precision: str, latency_us: float, share: float) -> Candidate:
         one = way(1, precision, latency_us, latency_us)
-        return replace(
-            one, predicted={**one.predicted, "check": {"share_macs_dla": share, "loadables": 1, "dropped": 0}}
-        )
+        return replace(one, predicted={**one.predicted, "check": {"share_macs_dla": share, "loadables": 1, "dropped": 0}})
 
     search.best = candidate("fp16", 200.0, 0.9)
     why = search._no_gain(candidate(precision, 100.0, share))
@@ -194,10 +204,12 @@ def test_a_faster_build_may_not_take_macs_off_the_dla_in_the_same_precision(
     ("value", "precision", "replaces"),
     [
         # Rounding (SAME) decides nothing; a gain worth a coarser computation (WORTH_ACCURACY) is a hundredth.
-        (200.0 * (1 - 2e-6), "fp16", True), (200.0 * (1 - 0.9e-6), "fp16", False),
-        (200.0 * (1 - 1.01e-2), "int8", True), (200.0 * (1 - 0.99e-2), "int8", False),
+        (200.0 * (1 - 2e-6), "fp16", True),
+        (200.0 * (1 - 0.9e-6), "fp16", False),
+        (200.0 * (1 - 1.01e-2), "int8", True),
+        (200.0 * (1 - 0.99e-2), "int8", False),
     ],
-)  # fmt: skip
+)
 def test_the_least_gains_are_a_millionth_and_a_hundredth(value: float, precision: str, replaces: bool) -> None:
     kept = way(0, "fp16", 200.0, 900.0)
     assert way(1, precision, value, 900.0).better_than(kept, "latency") is replaces
@@ -205,9 +217,7 @@ def test_the_least_gains_are_a_millionth_and_a_hundredth(value: float, precision
 
 def test_gpu_time_counts_neither_the_frame_nor_layers_in_fp16(tmp_path: Path) -> None:
     predicted = {"build": {"latency_us": 900.0, "busy_gpu_us": 60.0}, "bound_us": 950.0, "bound_kept": True}
-    candidate = Candidate(
-        "INT8", 1, tmp_path, "", "int8", {}, {}, {**predicted, "tensorrt": None}, tmp_path, extra_us=30.0
-    )
+    candidate = Candidate("INT8", 1, tmp_path, "", "int8", {}, {}, {**predicted, "tensorrt": None}, tmp_path, extra_us=30.0)
     assert candidate.value("gpu-time") == 60.0
     assert candidate.bound_kept
     assert not replace(candidate, extra_us=60.0).bound_kept

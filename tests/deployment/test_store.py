@@ -61,10 +61,20 @@ def test_steps_with_different_input_have_different_keys(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "damage",
     [
-        "changed", "removed", "no record", "half a record", "a list", "deep", "another value", "another file list",
-        "a folder", "a link", "a pipe", "the record is a pipe",
+        "changed",
+        "removed",
+        "no record",
+        "half a record",
+        "a list",
+        "deep",
+        "another value",
+        "another file list",
+        "a folder",
+        "a link",
+        "a pipe",
+        "the record is a pipe",
     ],
-)  # fmt: skip
+)
 def test_a_damaged_step_is_run_again(tmp_path: Path, damage: str) -> None:
     work = Work()
     folder = Store(tmp_path).step("fix", {}, work).folder
@@ -76,9 +86,7 @@ def test_a_damaged_step_is_run_again(tmp_path: Path, damage: str) -> None:
         (folder / RECORD).unlink()
     elif damage in ("another value", "another file list"):
         text = (folder / RECORD).read_text()
-        (folder / RECORD).write_text(
-            text.replace(*(("1.5", "1.7") if "value" in damage else ("result.txt", "result.tx_")))
-        )
+        (folder / RECORD).write_text(text.replace(*(("1.5", "1.7") if "value" in damage else ("result.txt", "result.tx_"))))
     elif damage in ("a folder", "a link", "a pipe", "the record is a pipe"):
         there = folder / RECORD if damage == "the record is a pipe" else folder / "sub" / "result.txt"
         there.rename(tmp_path / "moved")
@@ -140,11 +148,7 @@ def test_leftovers_of_steps_no_longer_requested_are_removed(tmp_path: Path) -> N
     done = subprocess.Popen([sys.executable, "-c", ""])
     done.wait()
     left = tmp_path / f".quantize-0123456789abcdef.{done.pid}"
-    others = [
-        tmp_path / f".notes.{done.pid}",
-        tmp_path / ".quantize-0123456789abcdef.new",
-        tmp_path / f".artifact.{done.pid}",
-    ]
+    others = [tmp_path / f".notes.{done.pid}", tmp_path / ".quantize-0123456789abcdef.new", tmp_path / f".artifact.{done.pid}"]
     for folder in (left, *others):
         (folder / "sub").mkdir(parents=True)
     # Also where every step is finished already.

@@ -133,9 +133,7 @@ def follow(page: Path, tmp_path: Path, programs: Path) -> Tuple[List[str], Dict[
         programs: folder with the `python` and `edgedla` that the commands mean.
     """
     needs = NEEDS.search(page.read_text(encoding="utf-8"))
-    missing = (
-        [n for n in needs[1].split() if not shutil.which(n, path=f"{os.environ['PATH']}:/usr/sbin")] if needs else []
-    )
+    missing = [n for n in needs[1].split() if not shutil.which(n, path=f"{os.environ['PATH']}:/usr/sbin")] if needs else []
     if missing:
         pytest.skip(f"not installed: {', '.join(missing)}")
     copy_examples(tmp_path)
@@ -160,12 +158,7 @@ def follow(page: Path, tmp_path: Path, programs: Path) -> Tuple[List[str], Dict[
 
 
 def run(command: str, folder: Path, programs: Path) -> subprocess.CompletedProcess:
-    environment = {
-        **os.environ,
-        "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
-        "NO_COLOR": "1",
-        "COLUMNS": "100",
-    }
+    environment = {**os.environ, "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}", "NO_COLOR": "1", "COLUMNS": "100"}
     return subprocess.run(
         ["bash", "-c", command],
         cwd=folder,

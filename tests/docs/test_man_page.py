@@ -32,11 +32,14 @@ def test_every_command_and_variable_has_its_entry() -> None:
     assert all(f'"{name}"' in sources for name in VARIABLES)
 
 
-@pytest.mark.skipif(
-    shutil.which("man") is None or shutil.which("groff") is None, reason="man or groff is not installed"
-)
+@pytest.mark.skipif(shutil.which("man") is None or shutil.which("groff") is None, reason="man or groff is not installed")
 def test_troff_has_no_warning() -> None:
-    done = subprocess.run(["man", "--warnings", "-l", str(PAGE)], capture_output=True, text=True, check=False,
-                          env={"PATH": "/usr/bin:/bin", "MANWIDTH": "100", "LC_ALL": "C.UTF-8"})  # fmt: skip
+    done = subprocess.run(
+        ["man", "--warnings", "-l", str(PAGE)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"PATH": "/usr/bin:/bin", "MANWIDTH": "100", "LC_ALL": "C.UTF-8"},
+    )
     assert (done.returncode, done.stderr) == (0, "")
     assert "edgedla check" in done.stdout

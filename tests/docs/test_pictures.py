@@ -20,11 +20,7 @@ AGAIN = "the picture is stale: make pictures PICTURES="
 #: These run the quantiser, a sweep or the search for a minimum for several seconds.
 LONG = ("quantize", "sweep", "place", "notebook")
 
-pytestmark = [
-    pytest.mark.long,
-    pytest.mark.once,
-    pytest.mark.skipif(sys.version_info < (3, 10), reason="fix needs Python 3.10"),
-]
+pytestmark = [pytest.mark.long, pytest.mark.once, pytest.mark.skipif(sys.version_info < (3, 10), reason="fix needs Python 3.10")]
 COMPARED = [name for name in make_pictures.COMMANDS if name not in make_pictures.WORDS_COMPARED]
 
 
@@ -33,8 +29,12 @@ def said(name: str) -> List[str]:
 
 
 def test_every_picture_is_made_by_the_script_and_has_its_figures() -> None:
-    made = {f"{name}-{look}.png" for name in make_pictures.COMMANDS for look in make_pictures.LOOKS
-            if look == "desktop" or name in make_pictures.EVERY_LOOK} | {"first-minutes.svg"}  # fmt: skip
+    made = {
+        f"{name}-{look}.png"
+        for name in make_pictures.COMMANDS
+        for look in make_pictures.LOOKS
+        if look == "desktop" or name in make_pictures.EVERY_LOOK
+    } | {"first-minutes.svg"}
     kept = {path.name for path in PICTURES.iterdir() if path.suffix != ".json"}
     assert kept == made
     names = {re.split(r"-(?:desktop|phone|dark)\.png|\.svg", name)[0] for name in made}
@@ -80,7 +80,5 @@ def test_the_animated_picture_shows_what_its_commands_print_now(tmp_path: Path) 
 
 def test_figures_of_a_page_leave_out_names_of_versions_and_scripts(tmp_path: Path) -> None:
     page = tmp_path / "a.html"
-    page.write_text(
-        "<p>1.0 <b>ms</b><script>var a = 1</script><i>edgedla 0.2.0</i><u>rules 0123456789ab</u><em>7 &lt; 8</em>"
-    )
+    page.write_text("<p>1.0 <b>ms</b><script>var a = 1</script><i>edgedla 0.2.0</i><u>rules 0123456789ab</u><em>7 &lt; 8</em>")
     assert make_pictures.figures_of_page(page) == ["1.0", "7 < 8"]

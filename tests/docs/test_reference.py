@@ -76,12 +76,7 @@ def test_every_option_of_every_command_is_on_its_page(pages: Dict[str, str], ver
 
 def test_every_option_stands_in_a_guide() -> None:
     """The reference says what an option does; a page that a person wrote says when one needs it."""
-    pages = [
-        ROOT / "README.md",
-        *ROOT.glob("docs/**/*.md"),
-        *ROOT.glob("examples/*/README.md"),
-        ROOT / "jetson" / "README.md",
-    ]
+    pages = [ROOT / "README.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/*/README.md"), ROOT / "jetson" / "README.md"]
     text = "\n".join(path.read_text(encoding="utf-8") for path in pages)
     missing = [
         f"{' '.join(path)} {option.opts[0]}"
@@ -89,9 +84,7 @@ def test_every_option_stands_in_a_guide() -> None:
         for option in command.params
         if isinstance(option, click.Option)
         and not option.hidden
-        and not any(
-            re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", text) for name in (*option.opts, *option.secondary_opts)
-        )
+        and not any(re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", text) for name in (*option.opts, *option.secondary_opts))
     ]
     assert missing == [], "docs/guide/seldom-needed.md, or a page of its own"
 
@@ -136,14 +129,7 @@ def test_every_field_of_a_document_has_a_meaning(name: str) -> None:
 
 
 def test_times_and_sizes_in_documents_name_their_unit() -> None:
-    units = {
-        "_us": "microsecond",
-        "_mj": "millijoule",
-        "_ms": "millisecond",
-        "_bytes": "byte",
-        "_db": "dB",
-        "_mhz": "MHz",
-    }
+    units = {"_us": "microsecond", "_mj": "millijoule", "_ms": "millisecond", "_bytes": "byte", "_db": "dB", "_mhz": "MHz"}
     bare = [
         f"{name}: {path}: {text}"
         for name in DOCUMENTS
@@ -278,8 +264,10 @@ def test_broken_links_and_external_scripts_of_a_built_site_are_found(tmp_path: P
     wrong, followed = faults(tmp_path)
     assert followed == 4
     assert [line.partition(": ")[2] for line in wrong] == [
-        "loads https://cdn.example/a.js", "b.html#y has no such anchor", "c.html is no file",
-    ]  # fmt: skip
+        "loads https://cdn.example/a.js",
+        "b.html#y has no such anchor",
+        "c.html is no file",
+    ]
 
 
 def test_releases_are_listed_the_newest_first(tmp_path: Path) -> None:

@@ -38,13 +38,21 @@ def binding(name, is_input, shape, dtype="FLOAT", form="LINEAR"):
 
 
 BASE = Handover(
-    where="art", name="net", precision="int8", core=1,
+    where="art",
+    name="net",
+    precision="int8",
+    core=1,
     layers=(LayerEntry("conv", "DLA1", "int8"), LayerEntry("resize", "GPU", "fp16"), LayerEntry("soft", "GPU", "fp16", True)),
-    inputs=(binding("x", True, (2, 3, 64, 96)),), outputs=(binding("y", False, (2, 10)),), dims={"x": (2, 3, 64, 96)},
-    platform={"title": "Jetson AGX Orin 64GB"}, trt="10.3.0",
+    inputs=(binding("x", True, (2, 3, 64, 96)),),
+    outputs=(binding("y", False, (2, 10)),),
+    dims={"x": (2, 3, 64, 96)},
+    platform={"title": "Jetson AGX Orin 64GB"},
+    trt="10.3.0",
     preprocess=PreprocessSettings(mean=(10.0, 20.0, 30.0), std=(58.0, 58.0, 58.0), colour="bgr"),
-    decode=DecodeOptions("yolov8", labels=("cat", "dog")), engine=MODEL, calibration=MODEL,
-)  # fmt: skip
+    decode=DecodeOptions("yolov8", labels=("cat", "dog")),
+    engine=MODEL,
+    calibration=MODEL,
+)
 
 
 def changed(**changes) -> Handover:
@@ -84,9 +92,7 @@ def test_deepstream_config_has_core_precision_preprocessing_and_gpu_layers():
 def test_deepstream_with_a_parser_is_a_detector_with_thresholds():
     _, ini = nvinfer(changed(parser="NvDsInferParseYolo", parser_library="/opt/libyolo.so"))
     p, c = ini["property"], ini["class-attrs-all"]
-    assert (p["network-type"], p["parse-bbox-func-name"], p["custom-lib-path"]) == (
-        "0", "NvDsInferParseYolo", "/opt/libyolo.so",
-    )  # fmt: skip
+    assert (p["network-type"], p["parse-bbox-func-name"], p["custom-lib-path"]) == ("0", "NvDsInferParseYolo", "/opt/libyolo.so")
     assert p["num-detected-classes"] == "2"
     assert (c["pre-cluster-threshold"], c["nms-iou-threshold"], c["topk"]) == ("0.25", "0.45", "300")
 
@@ -101,16 +107,14 @@ def test_a_gpu_engine_exports_without_dla_keys():
     _, ini = nvinfer(changed(core=None, precision="fp16"))
     assert not {"enable-dla", "use-dla-core", "layer-device-precision", "int8-calib-file"} & set(ini["property"])
     assert ini["property"]["network-mode"] == "2"
-    assert "trt_dla_enable" not in json.loads(
-        RUNTIMES["onnxruntime"](changed(core=None), 1).files["provider_options.json"]
-    )
+    assert "trt_dla_enable" not in json.loads(RUNTIMES["onnxruntime"](changed(core=None), 1).files["provider_options.json"])
     assert "secondary_devices" not in RUNTIMES["triton"](changed(core=None), 1).files["net/config.pbtxt"]
 
 
 @pytest.mark.parametrize(
     ("name", "why"),
     [("n" * 54, None), ("n" * 55, "64 bytes"), ("ä" * 27, None), ("ä" * 28, "65 bytes"), ("onnx::Conv_1", "':'"), ("a;b", "';'")],
-)  # fmt: skip
+)
 def test_an_entry_that_nvinfer_would_cut_is_refused_or_noted(name, why):
     layers = (LayerEntry(name, "GPU", "fp16"),)
     if why is None:
@@ -185,8 +189,11 @@ def test_savant_fields_are_documented_ones():
     fields = set(model) | {f"{part}.{key}" for part in ("input", "output") for key in model[part]}
     assert fields <= known("savant_fields.txt")
     assert (element["element"], model["precision"], model["enable_dla"], model["use_dla_core"]) == (
-        "nvinfer@detector", "int8", True, 1,
-    )  # fmt: skip
+        "nvinfer@detector",
+        "int8",
+        True,
+        1,
+    )
     assert model["layer_device_precision"] == ["resize:fp16:gpu"]
     assert model["input"]["shape"] == [3, 64, 96]
     assert model["input"]["scale_factor"] == 1 / 58
@@ -219,18 +226,7 @@ def artifact(tmp_path_factory):
 
 
 def test_the_written_python_file_runs_the_model(artifact, tmp_path):
-    command = [
-        sys.executable,
-        "-m",
-        "edgedla",
-        "export",
-        "onnxruntime",
-        str(artifact),
-        "--onnx",
-        str(MODEL),
-        "-o",
-        str(tmp_path),
-    ]
+    command = [sys.executable, "-m", "edgedla", "export", "onnxruntime", str(artifact), "--onnx", str(MODEL), "-o", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     assert "not expressed: the placement by layer" in done.stdout
@@ -271,9 +267,7 @@ def test_each_export_has_a_readme_with_steps_and_gaps(artifact, tmp_path, runtim
     for path, why in written.missing.items():
         assert path in text
         assert why in text
-    assert {str(p.relative_to(tmp_path / "out")) for p in (tmp_path / "out").rglob("*") if p.is_file()} == set(
-        written.files
-    )
+    assert {str(p.relative_to(tmp_path / "out")) for p in (tmp_path / "out").rglob("*") if p.is_file()} == set(written.files)
 
 
 def test_the_readme_of_a_project_is_not_replaced(artifact, tmp_path):
@@ -301,11 +295,7 @@ def test_files_that_an_export_did_not_write_are_kept(artifact, tmp_path):
 
 def test_a_placement_is_exported_layer_by_layer(tmp_path):
     placed = place(
-        str(MODEL),
-        target="agx-orin-64gb",
-        precision="fp16",
-        devices=["GPU", "DLA1"],
-        pins=["*:DLA1", "/heads.1/heads.1.1*:GPU"],
+        str(MODEL), target="agx-orin-64gb", precision="fp16", devices=["GPU", "DLA1"], pins=["*:DLA1", "/heads.1/heads.1.1*:GPU"]
     )
     (tmp_path / "p.json").write_text(placed.to_json())
     written = export("deepstream", tmp_path / "p.json", tmp_path / "out")

@@ -94,9 +94,7 @@ def global_max(rng: np.random.Generator) -> Example:
     d = Draw(rng)
     d.h, d.w = smooth(d), smooth(d)
     d.say(
-        "y = GlobalMaxPool(x)"
-        if d.chance(0.4)
-        else f"y = {d.reduce('ReduceMax', d.one([2, 3], [-1, -2], [1]), d.number(0, 1))}"
+        "y = GlobalMaxPool(x)" if d.chance(0.4) else f"y = {d.reduce('ReduceMax', d.one([2, 3], [-1, -2], [1]), d.number(0, 1))}"
     )
     return d.example(d.x, trt=(8, 5))
 
@@ -453,9 +451,7 @@ def parted_conv(rng: np.random.Generator) -> Example:
     d.h, d.w = d.number(k, 12), d.number(k, 12)
     group = d.one(1, 1, 1, 1, 1, 1, 1, d.c)
     out, bias = out * group, d.one("", ", wb")
-    d.say(
-        f"c = Conv<group = {group}, pads = {[k // 2] * 4}, strides = [{d.number(1, 2)}, {d.number(1, 2)}]>(x, w{bias})"
-    )
+    d.say(f"c = Conv<group = {group}, pads = {[k // 2] * 4}, strides = [{d.number(1, 2)}, {d.number(1, 2)}]>(x, w{bias})")
     low, high, end = d.scalar(0.0), d.scalar(6.0), "c"
     for i in range(d.number(0, 2)):
         d.say(d.one(*BETWEEN).format(x=end, y=f"m{i}", t=f"t{i}", low=low, high=high, out=out))
@@ -555,13 +551,7 @@ def gelu(rng: np.random.Generator) -> Example:
     d.say(f"s = {root}(x, {factor}) e = Erf(s)")
     d.say(f"a = Add{d.one('(e, {0})', '({0}, e)').format(d.scalar(1.0))}")
     half = d.scalar(0.5 if d.chance(0.9) else 0.6)
-    d.say(
-        d.one(
-            f"m = Mul(x, a) y = Mul(m, {half})",
-            f"m = Mul({half}, a) y = Mul(x, m)",
-            f"m = Mul(x, {half}) y = Mul(a, m)",
-        )
-    )
+    d.say(d.one(f"m = Mul(x, a) y = Mul(m, {half})", f"m = Mul({half}, a) y = Mul(x, m)", f"m = Mul(x, {half}) y = Mul(a, m)"))
     return d.example(d.x, approximate=0.1)
 
 
@@ -593,12 +583,19 @@ def no_op(rng: np.random.Generator) -> Example:
     turned = f"{d.ints([-1])}, {d.ints([-1 - d.c])}, {d.ints([1])}, {d.ints([-1])}"
     d.say(
         d.one(
-            f"b = Slice(a, {whole})", f"b = Slice(a, {turned})",
-            "b = Identity(a)", "b = Concat<axis = 1>(a)", "b = Dropout(a)", "b = Cast<to = 1>(a)",
-            "b = Transpose<perm = [0, 1, 2, 3]>(a)", "b = Transpose<perm = [0, 1, 3, 2]>(a)",
-            f"b = Reshape(a, {d.ints(shape)})", f"b = Reshape(a, {d.ints(shape[:2] + [-1])})", "b = Flatten(a)",
+            f"b = Slice(a, {whole})",
+            f"b = Slice(a, {turned})",
+            "b = Identity(a)",
+            "b = Concat<axis = 1>(a)",
+            "b = Dropout(a)",
+            "b = Cast<to = 1>(a)",
+            "b = Transpose<perm = [0, 1, 2, 3]>(a)",
+            "b = Transpose<perm = [0, 1, 3, 2]>(a)",
+            f"b = Reshape(a, {d.ints(shape)})",
+            f"b = Reshape(a, {d.ints(shape[:2] + [-1])})",
+            "b = Flatten(a)",
         )
-    )  # fmt: skip
+    )
     d.say(d.one("y = Sigmoid(b)", "y = Identity(b)"))
     return d.example(d.x)
 

@@ -50,7 +50,7 @@ def test_the_operators_with_a_window_are_those_whose_schema_has_one() -> None:
     """Their numbers are checked before any rewrite does arithmetic with them."""
     with_window = {
         schema.name for schema in onnx.defs.get_all_schemas() if schema.domain == "" and "kernel_shape" in schema.attributes
-    }  # fmt: skip
+    }
     # MaxUnpool turns a MaxPool back; no rewrite reads it.
     assert with_window - {"MaxUnpool"} == _WINDOWS
 
@@ -79,9 +79,7 @@ def test_values_of_another_shape_or_other_whole_numbers_are_no_rounding() -> Non
 
 
 @pytest.mark.parametrize("wrong", [0, 1, 2])
-def test_a_cut_off_decoder_fails_its_proof_whichever_output_differs(
-    wrong: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cut_off_decoder_fails_its_proof_whichever_output_differs(wrong: int, monkeypatch: pytest.MonkeyPatch) -> None:
     names = ["a", "b", "c"]
     before = {name: np.ones(3, np.float32) for name in names}
     # One value is far off and within no bound; another output has NaN on both sides, which is equal.
@@ -145,9 +143,7 @@ def test_a_convolution_that_pads_by_itself_is_left(auto_pad: str, applies: bool)
     from edgedla.fixes.site import Refused
 
     weights = {"w": np.ones((4, 3, 3, 3), np.float32)}
-    model = onnx_model(
-        [node("Conv", "x w", "y", name="c", auto_pad=auto_pad)], {"x": (1, 3, 8, 8)}, {"y": (1, 4, 6, 6)}, weights
-    )
+    model = onnx_model([node("Conv", "x w", "y", name="c", auto_pad=auto_pad)], {"x": (1, 3, 8, 8)}, {"y": (1, 4, 6, 6)}, weights)
     work = onnx_ir().from_proto(model)
     network = Network(work, Goal())
     conv = next(iter(work.graph))
@@ -186,11 +182,7 @@ def test_a_dropout_whose_mask_is_read_stays(read: str, applies: bool) -> None:
 @pytest.mark.parametrize(("step", "applies"), [(1, False), (2, True)])
 def test_copies_of_a_whole_tensor_are_no_places_of_it(step: int, applies: bool) -> None:
     constants = [ints("b", 0, 0), ints("b1", 0, step - 1), ints("e", 8, 8), ints("a", 2, 3), ints("s", step, step)]
-    nodes = [
-        node("Slice", "x b e a s", "one"),
-        node("Slice", "x b1 e a s", "two"),
-        node("Concat", "one two", "y", axis=1),
-    ]
+    nodes = [node("Slice", "x b e a s", "one"), node("Slice", "x b1 e a s", "two"), node("Concat", "one two", "y", axis=1)]
     assert reasons("focus", nodes, constants) == (None if applies else [])
 
 
@@ -207,9 +199,17 @@ def test_weights_of_more_elements_than_a_model_should_have_are_refused(
 
 @pytest.mark.parametrize(
     ("pads", "fits"),
-    [((0, 0, 0, 0), False), ((1, 1, 1, 1), True), ((2, 2, 0, 0), True), ((0, 0, 2, 2), True), ((0, 1, 0, 1), False),
-     ((1, 0, 1, 0), False), ((1, 1, 1, 0), False), ((1, 1, 0, 1), False)],
-)  # fmt: skip
+    [
+        ((0, 0, 0, 0), False),
+        ((1, 1, 1, 1), True),
+        ((2, 2, 0, 0), True),
+        ((0, 0, 2, 2), True),
+        ((0, 1, 0, 1), False),
+        ((1, 0, 1, 0), False),
+        ((1, 1, 1, 0), False),
+        ((1, 1, 0, 1), False),
+    ],
+)
 def test_windows_that_ceil_mode_would_add_count_both_sides_padding(pads: Any, fits: bool) -> None:
     from edgedla.fixes.network.library import onnx_ir
     from edgedla.fixes.network.network import Goal, Network

@@ -50,9 +50,7 @@ def input_that_nothing_makes() -> ModelProto:
 
 
 def weights_without_type() -> ModelProto:
-    built = model(
-        [helper.make_node("Add", ["x", "w"], ["y"])], constants=[TensorProto(name="w", dims=[4], raw_data=b"0" * 16)]
-    )
+    built = model([helper.make_node("Add", ["x", "w"], ["y"])], constants=[TensorProto(name="w", dims=[4], raw_data=b"0" * 16)])
     return built
 
 
@@ -77,9 +75,7 @@ def attribute_of_another_type() -> ModelProto:
 
 
 def attribute_that_is_no_text() -> ModelProto:
-    return model(
-        [helper.make_node("Resize", ["x", "", "s"], ["y"], nearest_mode=b"\x1b\xff")], constants=[ints("s", 1)]
-    )
+    return model([helper.make_node("Resize", ["x", "", "s"], ["y"], nearest_mode=b"\x1b\xff")], constants=[ints("s", 1)])
 
 
 def bits_of_a_wider_type() -> ModelProto:
@@ -99,10 +95,7 @@ def input_without_element_type() -> ModelProto:
         (pool(strides=[2, 0], ceil_mode=1), r"'y' \[AveragePool\]: strides is \[2, 0\]"),
         (pool(pads=[3, 7]), r"pads \[3, 7\] does not fit a kernel of \[3, 3\]"),
         (lambda: model([helper.make_node("SpaceToDepth", ["x"], ["y"], blocksize=-1)]), "blocksize is -1"),
-        (
-            lambda: model([helper.make_node("ConvTranspose", ["x", "x"], ["y"], output_padding=[-1, 0])]),
-            "output_padding is",
-        ),
+        (lambda: model([helper.make_node("ConvTranspose", ["x", "x"], ["y"], output_padding=[-1, 0])]), "output_padding is"),
         (attribute_of_another_type, "'alpha' has another type"),
         (attribute_that_is_no_text, "'nearest_mode' is not text"),
         (bits_of_a_wider_type, "initializer 'w' does not fit"),
@@ -136,9 +129,7 @@ def test_a_string_weight_is_not_rewritten() -> None:
 
 def test_huge_dims_of_an_old_model_are_refused_before_conversion() -> None:
     """ONNX's converter writes down the 2 ** 63 sizes that this Expand may have."""
-    built = model(
-        [helper.make_node("Expand", ["x", "s"], ["y"]), helper.make_node("Concat", ["x", "s"], ["z"], axis=-1)]
-    )
+    built = model([helper.make_node("Expand", ["x", "s"], ["y"]), helper.make_node("Concat", ["x", "s"], ["z"], axis=-1)])
     built.opset_import[0].version = 9
     built.graph.input.append(helper.make_tensor_value_info("s", TensorProto.INT64, [2**63 - 1]))
     built.graph.output.append(helper.make_empty_tensor_value_info("z"))
@@ -210,9 +201,7 @@ def doubled_in_the_dark() -> ModelProto:
 @pytest.mark.parametrize(
     "make", [lambda: shape_doubles(40), doubled_values, doubled_in_the_dark], ids=["shape", "values", "dark"]
 )
-def test_constants_that_double_at_every_node_keep_fix_within_512_mib(
-    make: Callable[[], ModelProto], tmp_path: Path
-) -> None:
+def test_constants_that_double_at_every_node_keep_fix_within_512_mib(make: Callable[[], ModelProto], tmp_path: Path) -> None:
     resource = pytest.importorskip("resource")
     save(make(), str(tmp_path / "m.onnx"))
     program = (
@@ -264,10 +253,7 @@ def conv(**attributes: Any) -> ModelProto:
     """A padded dilated convolution behind a Pad: two rewrites look at its window."""
     weights = numpy_helper.from_array(np.ones((4, 8, 3, 3), np.float32), "w")
     window = {"strides": [1, 1], "dilations": [9, 9], "pads": [9, 9, 9, 9], **attributes}
-    nodes = [
-        helper.make_node("Pad", ["x", "around"], ["p"]),
-        helper.make_node("Conv", ["p", "w"], ["y"], **window),
-    ]
+    nodes = [helper.make_node("Pad", ["x", "around"], ["p"]), helper.make_node("Conv", ["p", "w"], ["y"], **window)]
     return model(nodes, constants=[weights, ints("around", 0, 0, 1, 1, 0, 0, 1, 1)])
 
 
@@ -275,11 +261,7 @@ def conv(**attributes: Any) -> ModelProto:
 @pytest.mark.parametrize("count", [1, 3, 5])
 def test_window_attributes_of_wrong_length_do_not_crash(attribute: str, count: int, tmp_path: Path) -> None:
     save(conv(**{attribute: [1] * count}), str(tmp_path / "m.onnx"))
-    assert exit_code_of(["fix", str(tmp_path / "m.onnx"), "--dry-run", "--no-prove", "--shapes", "x:1x8x4x4"]) in (
-        0,
-        1,
-        3,
-    )
+    assert exit_code_of(["fix", str(tmp_path / "m.onnx"), "--dry-run", "--no-prove", "--shapes", "x:1x8x4x4"]) in (0, 1, 3)
 
 
 @pytest.mark.parametrize("location", ["", "/etc/passwd", "../m.onnx"])
@@ -294,11 +276,7 @@ def test_external_data_without_a_valid_location_is_missing(location: str, tmp_pa
     content = model(nodes, constants=[elsewhere]).SerializeToString()
     for path in (folder / "m.onnx", tmp_path / "m.onnx"):
         path.write_bytes(content)
-    assert exit_code_of(["fix", str(folder / "m.onnx"), "--dry-run", "--no-prove", "--shapes", "x:1x8x4x4"]) in (
-        0,
-        1,
-        3,
-    )
+    assert exit_code_of(["fix", str(folder / "m.onnx"), "--dry-run", "--no-prove", "--shapes", "x:1x8x4x4"]) in (0, 1, 3)
 
 
 def test_negative_dims_are_unknown(tmp_path: Path) -> None:
@@ -375,7 +353,10 @@ def test_an_einsum_equation_that_hangs_shape_inference_is_skipped(tmp_path: Path
     save(helper.make_model(helper.make_graph([node], "g", ends[:2], ends[2:])), str(tmp_path / "m.onnx"))
     done = subprocess.run(
         [sys.executable, "-m", "edgedla", "check", str(tmp_path / "m.onnx"), "--target", "orin-nx-8gb"],
-        capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
     assert done.returncode == ModelError.exit_code
     assert "Einsum equation" in done.stderr

@@ -90,8 +90,7 @@ def test_a_rewrite_that_lowers_nothing_is_not_kept(new_us: float, kept: List[str
 
 
 @pytest.mark.parametrize(
-    ("on_dla", "kept"),
-    [((), ["faster"]), (("Relu",), []), (("Relu", "Abs"), ["faster"]), (("Abs",), ["faster"])],
+    ("on_dla", "kept"), [((), ["faster"]), (("Relu",), []), (("Relu", "Abs"), ["faster"]), (("Abs",), ["faster"])]
 )
 def test_no_work_leaves_the_dla_to_save_time(on_dla: Sequence[str], kept: List[str]) -> None:
     costs = {"Relu": 50.0, "Abs": 10.0}

@@ -37,24 +37,20 @@ ACTIVATIONS = {
     "silu": [node("Sigmoid", "c", "s"), node("Mul", "c s", "m")],
     "hard swish": [node("HardSigmoid", "c", "s"), node("Mul", "s c", "m")],
     "hard swish as a chain": [
-        node("Add", "c three", "t"), node("Clip", "t low high", "u"), node("Mul", "c u", "v"), node("Div", "v six", "m"),
+        node("Add", "c three", "t"),
+        node("Clip", "t low high", "u"),
+        node("Mul", "c u", "v"),
+        node("Div", "v six", "m"),
     ],
-    "batch norm, silu": [
-        node("BatchNormalization", "c k k k k", "b"), node("Sigmoid", "b", "s"), node("Mul", "b s", "m"),
-    ],
+    "batch norm, silu": [node("BatchNormalization", "c k k k k", "b"), node("Sigmoid", "b", "s"), node("Mul", "b s", "m")],
     "one number for all": [node("Mul", "c one", "t"), node("Max", "t c", "m")],
     "slope per channel": [node("PRelu", "c slope", "m")],
     "depthwise": [node("Conv", "c taps k", "m", pads=[1, 1, 1, 1], group=0)],
-}  # fmt: skip
+}
 
 
 def cut_network(
-    sizes: Sequence[int],
-    activation: str = "silu",
-    kernel: int = 1,
-    group: int = 1,
-    slices: bool = False,
-    extra: Any = (),
+    sizes: Sequence[int], activation: str = "silu", kernel: int = 1, group: int = 1, slices: bool = False, extra: Any = ()
 ) -> onnx.ModelProto:
     """x -> Conv -> activation -> parts p0, p1 ..., each an output of the network."""
     channels, rng = sum(sizes), np.random.default_rng(len(sizes))
@@ -101,9 +97,7 @@ def operators(model: onnx.ModelProto) -> List[str]:
     some.sampled_from([1, 3]),
     some.booleans(),
 )
-def test_parts_are_the_same_numbers_under_the_same_names(
-    sizes: List[int], activation: str, kernel: int, slices: bool
-) -> None:
+def test_parts_are_the_same_numbers_under_the_same_names(sizes: List[int], activation: str, kernel: int, slices: bool) -> None:
     model = cut_network(sizes, activation, kernel, slices=slices)
     found = outcome(REWRITE, model)
     assert [(site.rewrite, proof.status) for site, proof in zip(found.changes.applied, found.proofs)] == [

@@ -36,9 +36,7 @@ def test_each_rewrite_example_is_applied_or_refused(rewrite, example):
     fixed = onnx_ir().to_proto(found.model)
     onnx.checker.check_model(fixed, full_check=True)
     feeds = {
-        i.name: np.random.default_rng(5)
-        .standard_normal([d.dim_value for d in i.type.tensor_type.shape.dim])
-        .astype("f")
+        i.name: np.random.default_rng(5).standard_normal([d.dim_value for d in i.type.tensor_type.shape.dim]).astype("f")
         for i in model.graph.input
     }
     before = open_session(model.SerializeToString(), optimize=False).run(["y"], feeds)[0]
@@ -47,9 +45,7 @@ def test_each_rewrite_example_is_applied_or_refused(rewrite, example):
     for site in found.changes.applied:
         outputs.update(decoded(site.decoder, outputs) if site.decoder is not None else {})
     after = outputs["y"]
-    tolerance = (
-        {"rtol": 0.2, "atol": 0.2} if goal.approximate and rewrite.id in APPROXIMATE else {"rtol": 1e-4, "atol": 1e-5}
-    )
+    tolerance = {"rtol": 0.2, "atol": 0.2} if goal.approximate and rewrite.id in APPROXIMATE else {"rtol": 1e-4, "atol": 1e-5}
     np.testing.assert_allclose(after.reshape(-1), before.reshape(-1), **tolerance)
 
 

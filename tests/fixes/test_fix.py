@@ -31,9 +31,7 @@ ORIN = {"target": "agx-orin-64gb", "trt": "10.3", "precision": "int8"}
 def squeeze_excite(opset=17, size=14, ir_version=8):
     """Conv, squeeze-and-excite block with HardSigmoid, Conv, and a classifier."""
     rng = np.random.default_rng(0)
-    weights = {
-        "w1": (16, 3, 3, 3), "b1": (16,), "w2": (4, 16, 1, 1), "w3": (16, 4, 1, 1), "w4": (16, 16, 1, 1), "w5": (10, 16),
-    }  # fmt: skip
+    weights = {"w1": (16, 3, 3, 3), "b1": (16,), "w2": (4, 16, 1, 1), "w3": (16, 4, 1, 1), "w4": (16, 16, 1, 1), "w5": (10, 16)}
     body = """
         a = Conv<pads = [1, 1, 1, 1]>(x, w1, b1) r = Relu(a)
         g = GlobalAveragePool(r) s = Conv(g, w2) t = Relu(s) e = Conv(t, w3) h = HardSigmoid(e) m = Mul(r, h)
@@ -45,9 +43,7 @@ def squeeze_excite(opset=17, size=14, ir_version=8):
     )
     model = onnx.parser.parse_model(text)
     for name, shape in weights.items():
-        model.graph.initializer.append(
-            onnx.numpy_helper.from_array(0.3 * rng.standard_normal(shape).astype(np.float32), name)
-        )
+        model.graph.initializer.append(onnx.numpy_helper.from_array(0.3 * rng.standard_normal(shape).astype(np.float32), name))
     return model
 
 
@@ -125,10 +121,7 @@ def test_the_predicted_counts_equal_a_check_of_the_written_file(tmp_path):
 
 
 def test_the_figures_before_equal_those_of_check():
-    before, totals = (
-        edgedla.fix(squeeze_excite(), **ORIN, prove=False).before,
-        edgedla.check(squeeze_excite(), **ORIN).totals,
-    )
+    before, totals = (edgedla.fix(squeeze_excite(), **ORIN, prove=False).before, edgedla.check(squeeze_excite(), **ORIN).totals)
     assert totals.layers_folded, "the Flatten behind a global average"
     assert (before.layers_dla, before.layers) == (totals.layers_dla, totals.layers_dla + totals.layers_gpu)
 
@@ -163,9 +156,12 @@ def test_check_shows_of_a_fix_its_sites_its_figures_and_its_gain(purpose):
     result = edgedla.fix(squeeze_excite(), **ORIN, purpose=purpose)
     told = result.summary()
     assert told == {
-        "rewrites": result.counts, "after": result.after.to_dict(), "speedup": told["speedup"],
-        "interface": list(result.interface), "options": "" if purpose == "hybrid" else "--for standalone",
-    }  # fmt: skip
+        "rewrites": result.counts,
+        "after": result.after.to_dict(),
+        "speedup": told["speedup"],
+        "interface": list(result.interface),
+        "options": "" if purpose == "hybrid" else "--for standalone",
+    }
     if result.before.latency_us and result.after.latency_us:
         assert told["speedup"] == pytest.approx(result.before.latency_us / result.after.latency_us)
 
@@ -321,9 +317,7 @@ def test_a_gain_from_folded_constants_alone_is_reported():
     faster = replace(result, after=replace(result.before, latency_us=result.before.latency_us / 2))
     tone, sentence = headline(faster)
     assert tone == "good"
-    assert sentence.startswith(
-        "no site rewritten; constants folded; latency per frame 2.00 times better (predicted); now "
-    )
+    assert sentence.startswith("no site rewritten; constants folded; latency per frame 2.00 times better (predicted); now ")
     assert "than your model on the GPU alone" in sentence
 
 
@@ -529,9 +523,9 @@ def test_onnx_runtimes_message_is_shown_without_its_codes():
     assert caught.value.what.startswith("ONNX Runtime fails: at y [Reshape]: The input tensor cannot be reshaped")
     # By its version, ONNX Runtime folds the constant and refuses the model, or meets the text in the first run.
     with pytest.raises((ModelError, RunError)) as refused:
-        open_session(
-            onnx_model([node("Cast", "t", "y", to=1)], {"x": [1]}, {"y": [2]}, [TEXTS]).SerializeToString()
-        ).run(None, {"x": np.zeros(1, np.float32)})
+        open_session(onnx_model([node("Cast", "t", "y", to=1)], {"x": [1]}, {"y": [2]}, [TEXTS]).SerializeToString()).run(
+            None, {"x": np.zeros(1, np.float32)}
+        )
     assert refused.value.what in (
         "ONNX Runtime refuses the model: a text stands where a number is read (stod)",
         "ONNX Runtime fails: at y [Cast]: a text stands where a number is read (stod)",

@@ -24,13 +24,20 @@ def net(scale: float = 1.0) -> Any:
     weights = {
         "w": rng.standard_normal((16, 4, 3, 3)).astype(np.float32) * 0.3,
         "v": rng.standard_normal((8, 16, 3, 3)).astype(np.float32) * 0.1,
-        "k": np.array(scale, np.float32), "shape": np.array([1, 8, 196]), "half": np.array(0.5 / scale, np.float32),
-    }  # fmt: skip
+        "k": np.array(scale, np.float32),
+        "shape": np.array([1, 8, 196]),
+        "half": np.array(0.5 / scale, np.float32),
+    }
     nodes = [
-        node("Conv", "x w", "a", pads=[1, 1, 1, 1]), node("HardSwish", "a", "h"),
-        node("Conv", "h v", "c", pads=[1, 1, 1, 1]), node("Mul", "c k", "m", name="large"), node("Mul", "m half", "n"),
-        node("Conv", "n u", "d"), node("Exp", "d", "e", name="decode"), node("Reshape", "e shape", "y"),
-    ]  # fmt: skip
+        node("Conv", "x w", "a", pads=[1, 1, 1, 1]),
+        node("HardSwish", "a", "h"),
+        node("Conv", "h v", "c", pads=[1, 1, 1, 1]),
+        node("Mul", "c k", "m", name="large"),
+        node("Mul", "m half", "n"),
+        node("Conv", "n u", "d"),
+        node("Exp", "d", "e", name="decode"),
+        node("Reshape", "e shape", "y"),
+    ]
     weights["u"] = rng.standard_normal((8, 8, 1, 1)).astype(np.float32)
     return onnx_model(nodes, {"x": (1, 4, 14, 14)}, {"y": (1, 8, 196)}, weights, opset=17)
 
@@ -126,10 +133,12 @@ def test_double_and_bfloat16_go_to_float16_by_way_of_float(kind: int, tmp_path: 
     """The conversion works on FLOAT alone: such a model stayed as it was, with nothing on the DLA."""
     weight = onnx.helper.make_tensor("w", kind, (8, 3, 3, 3), (np.arange(216.0) / 300 - 0.3).tolist())
     graph = onnx.helper.make_graph(
-        [onnx.helper.make_node("Conv", ["x", "w"], ["c"], pads=[1] * 4), onnx.helper.make_node("Relu", ["c"], ["y"])], "m",
+        [onnx.helper.make_node("Conv", ["x", "w"], ["c"], pads=[1] * 4), onnx.helper.make_node("Relu", ["c"], ["y"])],
+        "m",
         [onnx.helper.make_tensor_value_info("x", kind, (1, 3, 16, 16))],
-        [onnx.helper.make_tensor_value_info("y", kind, (1, 8, 16, 16))], [weight],
-    )  # fmt: skip
+        [onnx.helper.make_tensor_value_info("y", kind, (1, 8, 16, 16))],
+        [weight],
+    )
     opset = 22 if kind == onnx.TensorProto.BFLOAT16 else 17
     model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", opset)], ir_version=10)
     onnx.save(model, tmp_path / "m.onnx")

@@ -32,9 +32,11 @@ def net() -> Any:
         "v": rng.standard_normal((32, 16, 3, 3)).astype(np.float32) * 0.1,
     }
     nodes = [
-        node("Conv", "x w", "a", pads=[1, 1, 1, 1]), node("HardSwish", "a", "h"),
-        node("Conv", "h v", "c", pads=[1, 1, 1, 1]), node("GlobalAveragePool", "c", "y"),
-    ]  # fmt: skip
+        node("Conv", "x w", "a", pads=[1, 1, 1, 1]),
+        node("HardSwish", "a", "h"),
+        node("Conv", "h v", "c", pads=[1, 1, 1, 1]),
+        node("GlobalAveragePool", "c", "y"),
+    ]
     return onnx_model(nodes, {"x": (1, 3, 14, 14)}, {"y": (1, 32, 1, 1)}, weights, opset=17)
 
 
@@ -91,9 +93,7 @@ def test_overflows_in_half_precision_are_reported() -> None:
     nodes = [node("Mul", "x k", "a"), node("Sub", "a a", "b"), node("Relu", "b", "y")]
     model = onnx_model(nodes, {"x": (1, 3, 8, 8)}, {"y": (1, 3, 8, 8)}, {"k": np.array(6e4, np.float32)}, opset=17)
     result = edgedla.fix(halved(model), precision="int8", **ORIN)
-    assert result.types.endswith(
-        "not proven: on this input 'a' is not a number in the model's own type, but is one in FLOAT"
-    )
+    assert result.types.endswith("not proven: on this input 'a' is not a number in the model's own type, but is one in FLOAT")
 
 
 def test_a_type_conversion_whose_outputs_differ_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,9 +39,7 @@ NETWORKS = (
 )
 
 
-def average_network(
-    channels: int = 64, size: int = 56, reader: str = "Relu", convolutions: int = 12
-) -> onnx.ModelProto:
+def average_network(channels: int = 64, size: int = 56, reader: str = "Relu", convolutions: int = 12) -> onnx.ModelProto:
     """Convolutions around a global average, which the DLA refuses; `fix` writes an AveragePool."""
     rng = np.random.default_rng(0)
     constants = {
@@ -105,12 +103,7 @@ def test_a_decoder_is_cut_off_only_with_change_outputs() -> None:
         (Figures(latency_us=100.0), Figures(latency_us=99.0), "hybrid", True),
         (Figures(latency_us=100.0), Figures(latency_us=99.1), "hybrid", False),
         (Figures(share_macs_dla=0.5, latency_us=100.0), Figures(share_macs_dla=0.4, latency_us=50.0), "hybrid", False),
-        (
-            Figures(share_macs_dla=0.5, latency_us=100.0),
-            Figures(share_macs_dla=0.4995, latency_us=50.0),
-            "hybrid",
-            True,
-        ),
+        (Figures(share_macs_dla=0.5, latency_us=100.0), Figures(share_macs_dla=0.4995, latency_us=50.0), "hybrid", True),
         (Figures(refused="no"), Figures(latency_us=900.0), "hybrid", True),
         (Figures(refused="no"), Figures(refused="no"), "hybrid", False),
         (Figures(loadables=3), Figures(loadables=2), "hybrid", True),
@@ -203,9 +196,7 @@ def test_without_onnx_ir_check_suggests_fix_by_ranked_changes(
     assert "`edgedla fix` brings" not in text
 
 
-def test_a_refused_model_names_fix_where_that_makes_it_accepted(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_refused_model_names_fix_where_that_makes_it_accepted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shape = {"x": (1, 8, 16)}
     constants = {"scale": np.ones(16, np.float32), "bias": np.zeros(16, np.float32)}
     nodes = [node("LayerNormalization", "x scale bias", "y", axis=-1)]
@@ -275,15 +266,21 @@ def test_a_gain_is_that_in_fp16_where_no_precision_is_named() -> None:
 def gelu_network(blocks: int) -> onnx.ModelProto:
     """Convolutions with GELUs between them, as PyTorch writes these."""
     weights = {
-        "w": np.full((64, 64, 3, 3), 1e-3, np.float32), "root": np.array(2.0**0.5, np.float32), "one": np.array(1, np.float32),
+        "w": np.full((64, 64, 3, 3), 1e-3, np.float32),
+        "root": np.array(2.0**0.5, np.float32),
+        "one": np.array(1, np.float32),
         "half": np.array(0.5, np.float32),
-    }  # fmt: skip
+    }
     nodes, x = [], "x"
     for n in range(blocks):
         nodes += [
-            node("Conv", f"{x} w", f"c{n}", pads=[1, 1, 1, 1]), node("Div", f"c{n} root", f"d{n}"), node("Erf", f"d{n}", f"e{n}"),
-            node("Add", f"e{n} one", f"p{n}"), node("Mul", f"c{n} p{n}", f"m{n}"), node("Mul", f"m{n} half", f"y{n}"),
-        ]  # fmt: skip
+            node("Conv", f"{x} w", f"c{n}", pads=[1, 1, 1, 1]),
+            node("Div", f"c{n} root", f"d{n}"),
+            node("Erf", f"d{n}", f"e{n}"),
+            node("Add", f"e{n} one", f"p{n}"),
+            node("Mul", f"c{n} p{n}", f"m{n}"),
+            node("Mul", f"m{n} half", f"y{n}"),
+        ]
         x = f"y{n}"
     return onnx_model(nodes, {"x": (1, 64, 56, 56)}, {x: (1, 64, 56, 56)}, weights)
 

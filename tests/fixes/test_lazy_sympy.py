@@ -20,9 +20,7 @@ def model(size):
 
 
 def printed(code: str) -> str:
-    return subprocess.run(
-        [sys.executable, "-c", BEGIN + code], check=True, capture_output=True, text=True
-    ).stdout.strip()
+    return subprocess.run([sys.executable, "-c", BEGIN + code], check=True, capture_output=True, text=True).stdout.strip()
 
 
 def test_models_are_read_and_written_without_sympy() -> None:

@@ -93,8 +93,18 @@ def test_a_decoder_with_a_plugin_is_not_cut_off() -> None:
 def test_a_plugin_that_onnx_runtime_knows_by_name_only_gets_the_advice_for_plugins() -> None:
     boxes = {"x": (1, 10, 4), "s": (1, 10, 3)}
     names = "y b c l"
-    made = node("EfficientNMS_TRT", "x s", names, background_class=-1, box_coding=0, iou_threshold=0.5, max_output_boxes=5,
-                plugin_version="1", score_activation=0, score_threshold=0.1)  # fmt: skip
+    made = node(
+        "EfficientNMS_TRT",
+        "x s",
+        names,
+        background_class=-1,
+        box_coding=0,
+        iou_threshold=0.5,
+        max_output_boxes=5,
+        plugin_version="1",
+        score_activation=0,
+        score_threshold=0.1,
+    )
     proto = onnx_model([made], boxes, names.split())
     for output in (proto.graph.output[0], proto.graph.output[3]):
         output.type.tensor_type.elem_type = onnx.TensorProto.INT32

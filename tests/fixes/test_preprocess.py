@@ -86,10 +86,7 @@ def test_calibration_artifact_and_run_skip_embedded_preprocessing(tmp_path, kind
         cv2.imwrite(str(folder / f"{i}.png"), rng.integers(0, 256, (16, 16, 3), np.uint8))
     model = network("c = Conv<pads = [1, 1, 1, 1]>(x, w, b) y = Relu(c)")
     result = edgedla.fix(
-        model,
-        **ORIN,
-        precision="int8",
-        embed_preprocess=Embedded(MEAN, STD, "rgb", "bgr", kind == "uint8", kind == "int8"),
+        model, **ORIN, precision="int8", embed_preprocess=Embedded(MEAN, STD, "rgb", "bgr", kind == "uint8", kind == "int8")
     )
     result.save(tmp_path / "net.onnx")
     request = BuildRequest("agx-orin-64gb", trt="10.3", precision="int8", backend="host", calib_data=folder)

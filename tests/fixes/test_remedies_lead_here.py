@@ -31,16 +31,22 @@ DILATED = onnx_model(
         node("ConvTranspose", "b w2", "c", strides=[2, 2], dilations=[2, 2]),
         conv("c w3", "y"),
     ],
-    {"x": (1, 16, 32, 32)}, {"y": (1, 16, 67, 67)}, weights(w1=(64, 16, 3, 3), w2=(64, 32, 3, 3), w3=(16, 32, 3, 3)),
-)  # fmt: skip
+    {"x": (1, 16, 32, 32)},
+    {"y": (1, 16, 67, 67)},
+    weights(w1=(64, 16, 3, 3), w2=(64, 32, 3, 3), w3=(16, 32, 3, 3)),
+)
 LONE = onnx_model(
     [conv("x w1", "a"), node("Relu", "a", "b"), node("Concat", "b", "c", axis=1), conv("c w2", "y")],
-    {"x": (1, 16, 32, 32)}, {"y": (1, 16, 32, 32)}, weights(w1=(64, 16, 3, 3), w2=(16, 64, 3, 3)),
-)  # fmt: skip
+    {"x": (1, 16, 32, 32)},
+    {"y": (1, 16, 32, 32)},
+    weights(w1=(64, 16, 3, 3), w2=(16, 64, 3, 3)),
+)
 PATCHES = onnx_model(
     [node("Conv", "x w1", "a", strides=[16, 16]), node("Relu", "a", "b"), conv("b w2", "y")],
-    {"x": (1, 3, 224, 224)}, {"y": (1, 64, 14, 14)}, weights(w1=(64, 3, 16, 16), w2=(64, 64, 3, 3)),
-)  # fmt: skip
+    {"x": (1, 3, 224, 224)},
+    {"y": (1, 64, 14, 14)},
+    weights(w1=(64, 3, 16, 16), w2=(64, 64, 3, 3)),
+)
 
 
 @pytest.mark.parametrize(
@@ -64,17 +70,6 @@ def test_the_remedy_that_check_names_makes_the_layer_accepted(
     shown = capsys.readouterr().out
     assert f"({remedy}, by `edgedla fix`: " in " ".join(shown.split())
     assert "`edgedla fix" in shown
-    arguments = [
-        "fix",
-        str(path),
-        "-o",
-        str(fixed),
-        "--only",
-        remedy,
-        "--target",
-        "agx-orin-64gb",
-        "--precision",
-        "int8",
-    ]
+    arguments = ["fix", str(path), "-o", str(fixed), "--only", remedy, "--target", "agx-orin-64gb", "--precision", "int8"]
     assert exit_code_of([*arguments, "--for", purpose]) == 0
     assert {str(layer.support) for layer in edgedla.check(fixed, **INT8).layers} == {"dla"}

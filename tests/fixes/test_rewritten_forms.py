@@ -31,10 +31,7 @@ def rewritten(rewrite: Rewrite, example: Any) -> List[str]:
     if not changes.applied:
         return lines or ["no pattern"]
     fixed = onnx.shape_inference.infer_shapes(onnx_ir().to_proto(model), data_prop=True)
-    dims = {
-        v.name: [d.dim_value for d in v.type.tensor_type.shape.dim]
-        for v in (*fixed.graph.value_info, *fixed.graph.output)
-    }
+    dims = {v.name: [d.dim_value for d in v.type.tensor_type.shape.dim] for v in (*fixed.graph.value_info, *fixed.graph.output)}
     constants = {i.name: onnx.numpy_helper.to_array(i) for i in fixed.graph.initializer}
     for name in sorted(constants):
         # Sums to three digits: the last ones depend on the version of NumPy.

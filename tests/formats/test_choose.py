@@ -18,10 +18,7 @@ CONV = {"kernel": [3, 3], "stride": [1, 1], "pre_padding": [1, 1], "post_padding
 def network(first="CONVOLUTION", in_dims=(1, 3, 64, 64), second=None, dilation=1, groups=1, dtype="FLOAT"):
     """One layer on the input `x`, its output `y`; with `second` another reader of `x` that writes `z`."""
     out = (1, 8, *in_dims[2:])
-    params = {
-        "CONVOLUTION": {**CONV, "dilation": [dilation, dilation], "groups": groups, "nb_output_maps": 8},
-        "POOLING": POOL,
-    }
+    params = {"CONVOLUTION": {**CONV, "dilation": [dilation, dilation], "groups": groups, "nb_output_maps": 8}, "POOLING": POOL}
     tensors = {"x": Tensor("x", in_dims, dtype), "y": Tensor("y", out), "z": Tensor("z", in_dims)}
     layers = [Layer(0, first, "first", "first", "Conv", ("x",), ("y",), params[first])]
     if second:
@@ -53,11 +50,7 @@ def test_hwc4_rows_follow_the_chip():
 
 
 @pytest.mark.parametrize(
-    ("graph", "rule"),
-    [
-        (network(first="POOLING"), "IOFM005"),
-        (network(groups=5, in_dims=(1, 4, 64, 64)), "IOFM006"),
-    ],
+    ("graph", "rule"), [(network(first="POOLING"), "IOFM005"), (network(groups=5, in_dims=(1, 4, 64, 64)), "IOFM006")]
 )
 def test_hwc4_refused_by_a_rule_falls_back_to_the_native_format(graph, rule):
     choice = choices(graph)["x"]

@@ -44,10 +44,19 @@ def test_large_matrices_that_are_views_are_transposed_too():
 
 @given(
     st.sampled_from(
-        [("INT8", TensorFormat.CHW32), ("HALF", TensorFormat.CHW16), ("INT8", TensorFormat.DLA_HWC4), ("HALF", TensorFormat.DLA_HWC4)]
+        [
+            ("INT8", TensorFormat.CHW32),
+            ("HALF", TensorFormat.CHW16),
+            ("INT8", TensorFormat.DLA_HWC4),
+            ("HALF", TensorFormat.DLA_HWC4),
+        ]
     ),
-    st.integers(1, 2), st.integers(1, 70), st.integers(1, 9), st.integers(1, 40), st.booleans(),
-)  # fmt: skip
+    st.integers(1, 2),
+    st.integers(1, 70),
+    st.integers(1, 9),
+    st.integers(1, 40),
+    st.booleans(),
+)
 def test_packing_with_and_without_opencv_gives_the_same_buffer(kind, n, c, h, w, from_hwc):
     dtype, fmt = kind
     c = (1, 3, 4)[c % 3] if fmt is TensorFormat.DLA_HWC4 else c

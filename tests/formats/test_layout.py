@@ -6,13 +6,7 @@ import pytest
 
 from edgedla.errors import UsageError
 from edgedla.formats.layout import layout
-from edgedla.formats.tensor_format import (
-    IoFormat,
-    TensorFormat,
-    parse_format,
-    parse_io_format,
-    parse_io_formats,
-)
+from edgedla.formats.tensor_format import IoFormat, TensorFormat, parse_format, parse_io_format, parse_io_formats
 
 F = TensorFormat
 

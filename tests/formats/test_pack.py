@@ -24,9 +24,7 @@ def reference_offset(format, dims, chip, element_bytes, n, c, h, w):
     """Byte offset of one element and the buffer's size, from the formulas of NvInfer.h, written without the library."""
     big_n, big_c, big_h, big_w = dims
     if format is F.LINEAR:
-        return (
-            ((n * big_c + c) * big_h + h) * big_w + w
-        ) * element_bytes, big_n * big_c * big_h * big_w * element_bytes
+        return (((n * big_c + c) * big_h + h) * big_w + w) * element_bytes, big_n * big_c * big_h * big_w * element_bytes
     if format is F.DLA_LINEAR:
         row = -(-big_w * element_bytes // 64) * 64
         return ((n * big_c + c) * big_h + h) * row + w * element_bytes, big_n * big_c * big_h * row

@@ -39,9 +39,7 @@ def test_defaults_are_a_legal_sample_layer(layer_type):
     sample = kind_class(layer_type)(type=layer_type)
     platform = platform_for("orin", trt="10.3")
     active = load_rules().active(layer_type, platform, "fp16", "fallback")
-    broken = [
-        a.rule.id for a in active.rules if a.effect is Effect.REJECT and a.rule.failure(sample, a.case, 2) is not None
-    ]
+    broken = [a.rule.id for a in active.rules if a.effect is Effect.REJECT and a.rule.failure(sample, a.case, 2) is not None]
     # The only cast that a DLA has stands behind a comparison, and an ordinary build leaves both to the GPU. No Einsum and no
     # Quantize is legal.
     never = {"CAST": ["CAST002"], "IDENTITY": ["CAST002"], "EINSUM": ["EINS001"]}
@@ -95,9 +93,7 @@ def test_depthwise_convolution_counts_its_group_only():
 
 
 def test_deconvolution_macs_count_input_elements():
-    deconv = kind(
-        "DECONVOLUTION", {"nb_output_maps": 4, "kernel": [2, 2], "stride": [2, 2]}, [(1, 8, 4, 4)], (1, 4, 8, 8)
-    )
+    deconv = kind("DECONVOLUTION", {"nb_output_maps": 4, "kernel": [2, 2], "stride": [2, 2]}, [(1, 8, 4, 4)], (1, 4, 8, 8))
     assert deconv.weight_elements == 8 * 4 * 4
     assert deconv.macs == 8 * 16 * 4 * 4
 
@@ -127,15 +123,16 @@ def test_same_padding_becomes_numbers(mode, pre, post):
 
 
 @given(
-    size=st.integers(1, 300), k=st.integers(1, 9), s=st.integers(1, 5), d=st.integers(1, 4),
+    size=st.integers(1, 300),
+    k=st.integers(1, 9),
+    s=st.integers(1, 5),
+    d=st.integers(1, 4),
     mode=st.sampled_from(["SAME_UPPER", "SAME_LOWER"]),
-)  # fmt: skip
+)
 def test_same_padding_gives_ceil_of_size_by_stride(size, k, s, d, mode):
     (pre,), (post,) = resolve_padding({"padding_mode": mode}, (size,), (k,), (s,), (d,))
     extent = d * (k - 1) + 1
-    assert (size + pre + post - extent) // s + 1 == -(-size // s) or size + pre + post > (
-        -(-size // s) - 1
-    ) * s + extent
+    assert (size + pre + post - extent) // s + 1 == -(-size // s) or size + pre + post > (-(-size // s) - 1) * s + extent
     assert abs(pre - post) <= 1
     assert (pre <= post) == (mode == "SAME_UPPER") or pre == post
 
@@ -173,7 +170,7 @@ def test_an_elementwise_layer_with_one_listed_input_is_read():
         ({"reshape": [1, 4, 4, 4], "second_transpose": [0, 2, 1, 3]}, (1, 4, 4, 4), (1, 4, 4, 4), False, True),
         ({"first_transpose": None, "reshape": [2, 2, 3, 4]}, (1, 4, 3, 4), (2, 2, 3, 4), True, False),
     ],
-)  # fmt: skip
+)
 def test_shuffle_parts_are_transpose_reshape_and_transpose(params, in_dims, out_dims, changes, keeps):
     shuffle = kind("SHUFFLE", params, [in_dims], out_dims)
     assert (shuffle.changes_shape, shuffle.keeps_batch) == (changes, keeps)
@@ -188,12 +185,7 @@ def test_axes_are_counted_from_the_channel():
 
 
 def test_resize_sampling_names_the_rounding_of_nearest_only():
-    nearest = {
-        "mode": "NEAREST",
-        "scales": [1, 1, 2, 2],
-        "coordinate_transformation": "ASYMMETRIC",
-        "rounding": "FLOOR",
-    }
+    nearest = {"mode": "NEAREST", "scales": [1, 1, 2, 2], "coordinate_transformation": "ASYMMETRIC", "rounding": "FLOOR"}
     assert kind("RESIZE", nearest, [(1, 8, 4, 4)]).sampling == "ASYMMETRIC/FORMULA/FLOOR"
     linear = {"mode": "LINEAR", "scales": None, "coordinate_transformation": "HALF_PIXEL", "rounding": "HALF_DOWN"}
     assert kind("RESIZE", linear, [(1, 8, 4, 4)]).sampling == "HALF_PIXEL/FORMULA"
@@ -213,9 +205,7 @@ def test_effective_batch_is_the_product_of_all_but_the_last_three_dims():
     assert kind("ACTIVATION", {"op": "RELU"}, [(850, 256)], (850, 256)).batch == 1
 
 
-@pytest.mark.parametrize(
-    ("net", "giga_macs"), [("tv_resnet50", 4.09), ("tv_resnet50_b8", 8 * 4.09), ("tv_resnet18", 1.814)]
-)
+@pytest.mark.parametrize(("net", "giga_macs"), [("tv_resnet50", 4.09), ("tv_resnet50_b8", 8 * 4.09), ("tv_resnet18", 1.814)])
 def test_macs_of_known_networks(shared, net, giga_macs):
     with gzip.open(shared / "golden" / "parser" / "10.3" / "corpus.jsonl.gz", "rt") as lines:
         found = [d for d in map(json.loads, lines) if d["model"] == net]

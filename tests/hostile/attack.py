@@ -62,11 +62,7 @@ class Figures:
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.started, self.output = time.monotonic(), options.output
-        self.values: Dict[str, Any] = {
-            "commit": options.commit or commit(),
-            "versions": versions(),
-            "seed": options.seed,
-        }
+        self.values: Dict[str, Any] = {"commit": options.commit or commit(), "versions": versions(), "seed": options.seed}
 
     def note(self, part: str, found: Dict[str, Any]) -> None:
         self.values[part] = found
@@ -143,9 +139,7 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="number of the first mutated model")
     parser.add_argument("--patterns", type=int, default=0, help="mutated examples of the rewrites, through fix")
     parser.add_argument("--files", type=int, default=0, help="cases of each other kind of file (attack_files.SURFACES)")
-    parser.add_argument(
-        "--surfaces", nargs="+", choices=sorted(attack_files.SURFACES), default=list(attack_files.SURFACES)
-    )
+    parser.add_argument("--surfaces", nargs="+", choices=sorted(attack_files.SURFACES), default=list(attack_files.SURFACES))
     parser.add_argument("--processes", type=int, default=0, help="cases of each kind of attack_processes.PROCESSES")
     kinds = list(attack_processes.PROCESSES)
     parser.add_argument(
@@ -154,18 +148,14 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--tampers", type=int, default=500)
     parser.add_argument("--soak-minutes", type=float, default=0.0)
-    parser.add_argument(
-        "--unmutated", action="store_true", help="every model as it is, with every command and platform"
-    )
+    parser.add_argument("--unmutated", action="store_true", help="every model as it is, with every command and platform")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--commit", default="", help="commit of the sources, for a copy without git")
     parser.add_argument("--corpus", type=Path, help="a folder of further models to wound")
     parser.add_argument(
         "--part", type=attack_parts.share, default=(1, 1), help="part of the cases, as 3/16; a soak is not divided"
     )
-    parser.add_argument(
-        "--merge", type=Path, nargs="+", metavar="PART", help="add up the figures of parts; run nothing"
-    )
+    parser.add_argument("--merge", type=Path, nargs="+", metavar="PART", help="add up the figures of parts; run nothing")
     parser.add_argument("-o", "--output", type=Path)
     options = parser.parse_args()
     figures = Figures(options)

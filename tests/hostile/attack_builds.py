@@ -180,8 +180,25 @@ def _tamper(victim: Path, other: Path, rng: random.Random, folder: Path) -> str:
 
 
 VALUES: Tuple[Any, ...] = (
-    None, True, 0, -1, 1.5, 2**70, "", "x", "../x", "a" * 100_000, "\0", [], {}, [None], {"a": 1}, [[]], [{}], {"": []},
-)  # fmt: skip
+    None,
+    True,
+    0,
+    -1,
+    1.5,
+    2**70,
+    "",
+    "x",
+    "../x",
+    "a" * 100_000,
+    "\0",
+    [],
+    {},
+    [None],
+    {"a": 1},
+    [[]],
+    [{}],
+    {"": []},
+)
 
 
 def forge(path: Path, rng: random.Random) -> None:

@@ -77,9 +77,15 @@ def cluster(processes: bool) -> Any:
     # A killed task is not tried on three more workers here: each would have to start.
     dask.config.set({"distributed.scheduler.allowed-failures": 0, "distributed.worker.daemon": False})
     made = LocalCluster(
-        n_workers=1, threads_per_worker=1, processes=processes, protocol="tcp://", host="127.0.0.1", dashboard_address=None,
-        worker_dashboard_address=None, silence_logs=50,
-    )  # fmt: skip
+        n_workers=1,
+        threads_per_worker=1,
+        processes=processes,
+        protocol="tcp://",
+        host="127.0.0.1",
+        dashboard_address=None,
+        worker_dashboard_address=None,
+        silence_logs=50,
+    )
     atexit.register(made.close)
     return made
 
@@ -97,25 +103,62 @@ def rows_instead(rng: random.Random) -> Callable[[List[Task]], Any]:
         rows = honest(tasks)
         for row in rows:
             for column in rng.sample(sorted(COLUMNS), rng.choice((1, 1, 3, 30))):
-                row[column] = rng.choice(
-                    (*VALUES, float("nan"), float("inf"), -float("inf"), 10**400, b"x", object(), {1: 2})
-                )
+                row[column] = rng.choice((*VALUES, float("nan"), float("inf"), -float("inf"), 10**400, b"x", object(), {1: 2}))
         return rows
 
     words = rng.choice(("", "x", "\x1b[2J\x00", "\ud800", "a\nb\u2028", "y" * 100_000))
-    errors = (ValueError(words), OSError(words), MemoryError(), KeyError(words), UnicodeError(words), Unreadable(words, "b"),
-              EdgedlaError(words), TimeoutError(words), ConnectionError(words), StopIteration(words), RecursionError())  # fmt: skip
-    odd = (None, 0, "rows", b"rows", [], {}, [None], [[]], [{}], object(), float("nan"), Unpicklable(), lambda: 0, threading.Lock(),
-           iter(()), [Unpicklable()], {"key": 1}, range(5), Ellipsis)  # fmt: skip
-    return rng.choice((
-        lambda tasks: rng.choice(odd), raises(rng.choice(errors)), with_values, with_values,
-        lambda tasks: changed(honest(tasks), rng), lambda tasks: changed(honest(tasks), rng),
-        lambda tasks: honest(tasks)[: rng.randrange(2)], lambda tasks: honest(tasks) * 3, lambda tasks: tuple(honest(tasks)),
-        lambda tasks: (row for row in honest(tasks)), lambda tasks: honest(tasks)[::-1],
-        lambda tasks: [{**row, "key": "0" * 64} for row in honest(tasks)],
-        lambda tasks: [{**row, "key": honest(tasks)[0]["key"]} for row in honest(tasks)],
-        lambda tasks: [dict(reversed(list(row.items()))) for row in honest(tasks)],
-    ))  # fmt: skip
+    errors = (
+        ValueError(words),
+        OSError(words),
+        MemoryError(),
+        KeyError(words),
+        UnicodeError(words),
+        Unreadable(words, "b"),
+        EdgedlaError(words),
+        TimeoutError(words),
+        ConnectionError(words),
+        StopIteration(words),
+        RecursionError(),
+    )
+    odd = (
+        None,
+        0,
+        "rows",
+        b"rows",
+        [],
+        {},
+        [None],
+        [[]],
+        [{}],
+        object(),
+        float("nan"),
+        Unpicklable(),
+        lambda: 0,
+        threading.Lock(),
+        iter(()),
+        [Unpicklable()],
+        {"key": 1},
+        range(5),
+        Ellipsis,
+    )
+    return rng.choice(
+        (
+            lambda tasks: rng.choice(odd),
+            raises(rng.choice(errors)),
+            with_values,
+            with_values,
+            lambda tasks: changed(honest(tasks), rng),
+            lambda tasks: changed(honest(tasks), rng),
+            lambda tasks: honest(tasks)[: rng.randrange(2)],
+            lambda tasks: honest(tasks) * 3,
+            lambda tasks: tuple(honest(tasks)),
+            lambda tasks: (row for row in honest(tasks)),
+            lambda tasks: honest(tasks)[::-1],
+            lambda tasks: [{**row, "key": "0" * 64} for row in honest(tasks)],
+            lambda tasks: [{**row, "key": honest(tasks)[0]["key"]} for row in honest(tasks)],
+            lambda tasks: [dict(reversed(list(row.items()))) for row in honest(tasks)],
+        )
+    )
 
 
 def some_tasks(rng: random.Random) -> List[Task]:
@@ -201,14 +244,35 @@ def frames(rng: random.Random) -> bytes:
 def no_scheduler(rng: random.Random, folder: Path) -> Optional[str]:
     """Something else answers at the address, or nothing."""
     answers = [
-        rng.choice((
-            noise(rng), frames(rng), struct.pack("<Q", 8 + rng.choice((0, 40))) + frames(rng), b"HTTP/1.1 400 Bad Request\r\n\r\n",
-            b"SSH-2.0-OpenSSH_9.6\r\n", b"\x15\x03\x01\x00\x02\x02\x28", None,
-        ))
+        rng.choice(
+            (
+                noise(rng),
+                frames(rng),
+                struct.pack("<Q", 8 + rng.choice((0, 40))) + frames(rng),
+                b"HTTP/1.1 400 Bad Request\r\n\r\n",
+                b"SSH-2.0-OpenSSH_9.6\r\n",
+                b"\x15\x03\x01\x00\x02\x02\x28",
+                None,
+            )
+        )
         for _ in range(rng.choice((0, 1, 3)))
-    ]  # fmt: skip
-    words = ("tcp://127.0.0.1:1", "tcp://", "tls://127.0.0.1:1", "127.0.0.1", "inproc://x", "ucx://a:1", "tcp://[::1", "tcp://127.0.0.1:99999",
-             "tcp://\x00:1", "://", "tcp://a b:8786", "tcp://127.0.0.1:x", "file:///etc/passwd", "\ud800")  # fmt: skip
+    ]
+    words = (
+        "tcp://127.0.0.1:1",
+        "tcp://",
+        "tls://127.0.0.1:1",
+        "127.0.0.1",
+        "inproc://x",
+        "ucx://a:1",
+        "tcp://[::1",
+        "tcp://127.0.0.1:99999",
+        "tcp://\x00:1",
+        "://",
+        "tcp://a b:8786",
+        "tcp://127.0.0.1:x",
+        "file:///etc/passwd",
+        "\ud800",
+    )
     tasks = some_tasks(rng)
     if rng.random() < 0.3:
         return swept(tasks, rng.choice(words), folder / "j")
@@ -217,8 +281,11 @@ def no_scheduler(rng: random.Random, folder: Path) -> Optional[str]:
 
 
 KINDS: Mapping[Callable[[random.Random, Path], Optional[str]], float] = {
-    hostile_workers: 0.7, no_scheduler: 0.2, of_other_code: 0.08, dying_worker: DYING,
-}  # fmt: skip
+    hostile_workers: 0.7,
+    no_scheduler: 0.2,
+    of_other_code: 0.08,
+    dying_worker: DYING,
+}
 
 
 def dask(rng: random.Random, folder: Path) -> Optional[str]:

@@ -29,17 +29,40 @@ from tests.hostile.values import bytes_changed, changed
 def _report() -> Dict[str, Any]:
     """A report with a finding of every kind that is read."""
     profile = {
-        "document": "edgedla.profile", "schema_version": 1, "target": "agx-orin-64gb", "power_mode": "MAXN", "source": "a board",
-        "measurements": [{"signature": "Conv", "precision": "fp16", "device": "DLA", "latency_us": 10.0, "spread": 0.0, "layers": ["a"]}],
+        "document": "edgedla.profile",
+        "schema_version": 1,
+        "target": "agx-orin-64gb",
+        "power_mode": "MAXN",
+        "source": "a board",
+        "measurements": [
+            {"signature": "Conv", "precision": "fp16", "device": "DLA", "latency_us": 10.0, "spread": 0.0, "layers": ["a"]}
+        ],
         "unresolved": [],
-    }  # fmt: skip
+    }
     times = {
-        "network": "conv3x3", "runner": "DLA0", "simulated": False, "count": 300, "mean_ms": 1.0, "p50": 1.0, "p99": 1.2,
-        "clocks_before": {"gpu": 1300.5, "dla0": 0.0}, "clocks_after": {"gpu": 1300.5, "dla0": 1600.0}, "throttled": False,
-        "precision": "fp16", "mode": "hybrid", "profile": profile,
-    }  # fmt: skip
-    verdict = {"target": "agx-orin-64gb", "trt": "10.3.0", "layer": "y", "type": "CONVOLUTION", "precision": "fp16", "rules": "dla",
-               "tensorrt": "gpu"}  # fmt: skip
+        "network": "conv3x3",
+        "runner": "DLA0",
+        "simulated": False,
+        "count": 300,
+        "mean_ms": 1.0,
+        "p50": 1.0,
+        "p99": 1.2,
+        "clocks_before": {"gpu": 1300.5, "dla0": 0.0},
+        "clocks_after": {"gpu": 1300.5, "dla0": 1600.0},
+        "throttled": False,
+        "precision": "fp16",
+        "mode": "hybrid",
+        "profile": profile,
+    }
+    verdict = {
+        "target": "agx-orin-64gb",
+        "trt": "10.3.0",
+        "layer": "y",
+        "type": "CONVOLUTION",
+        "precision": "fp16",
+        "rules": "dla",
+        "tensorrt": "gpu",
+    }
 
     def finding(source: str, data: Dict[str, Any]) -> Dict[str, Any]:
         return {"name": "n", "expected": "a", "seen": "b", "differs": True, "source": source, "data": data}
@@ -47,15 +70,13 @@ def _report() -> Dict[str, Any]:
     from edgedla.acceptance.nets import LADDER
 
     times["network"] = next(iter(LADDER))
-    steps = [
-        ("P3", finding("", verdict)),
-        ("P5", finding("rules/numerics.yaml", {"distance": 0.1})),
-        ("P8", finding("", times)),
-    ]
+    steps = [("P3", finding("", verdict)), ("P5", finding("rules/numerics.yaml", {"distance": 0.1})), ("P8", finding("", times))]
     return {
-        **header("edgedla.acceptance"), "edgedla": "0.2.0", "quick": False,
+        **header("edgedla.acceptance"),
+        "edgedla": "0.2.0",
+        "quick": False,
         "steps": [{"id": i, "title": "t", "state": "differs", "seconds": 1.0, "reason": "r", "findings": [f]} for i, f in steps],
-    }  # fmt: skip
+    }
 
 
 def _archive(members: Sequence[Tuple[str, bytes]], rng: random.Random) -> bytes:
@@ -67,13 +88,9 @@ def _archive(members: Sequence[Tuple[str, bytes]], rng: random.Random) -> bytes:
             tar.addfile(info, io.BytesIO(data))
         if rng.random() < 0.1:
             odd = tarfile.TarInfo(
-                rng.choice(
-                    ("../x", "/x", "files/../../x", "files/a\\b", "files/\x1b[2J", "report.json", "files/" + "x" * 300)
-                )
+                rng.choice(("../x", "/x", "files/../../x", "files/a\\b", "files/\x1b[2J", "report.json", "files/" + "x" * 300))
             )
-            odd.type = rng.choice(
-                (tarfile.REGTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE)
-            )
+            odd.type = rng.choice((tarfile.REGTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE))
             odd.linkname = "/etc/passwd"
             tar.addfile(odd, io.BytesIO(b""))
     return buffer.getvalue()
@@ -81,9 +98,7 @@ def _archive(members: Sequence[Tuple[str, bytes]], rng: random.Random) -> bytes:
 
 def report(rng: random.Random, folder: Path) -> List[str]:
     text = json.dumps(changed(_report(), rng)).encode()
-    data = _archive(
-        [("report.json", bytes_changed(text, rng) if rng.random() < 0.1 else text), ("files/a.txt", b"x")], rng
-    )
+    data = _archive([("report.json", bytes_changed(text, rng) if rng.random() < 0.1 else text), ("files/a.txt", b"x")], rng)
     path = folder / "truth.tar.gz"
     path.write_bytes(bytes_changed(data, rng) if rng.random() < 0.1 else data)
     verb = rng.choice(("show", "ingest"))
@@ -108,28 +123,61 @@ def boards(rng: random.Random, folder: Path) -> List[str]:
     path = folder / "boards.yaml"
     path.write_bytes(bytes_changed(text, rng) if rng.random() < 0.3 else text)
     os.environ["EDGEDLA_BOARDS"] = str(path)
-    more = rng.choice(
-        (["list"], ["list", "--format", "json"], ["add", "x1", rng.choice(("h", "-oX", "a b", "u@h:0", "[::1"))])
-    )
+    more = rng.choice((["list"], ["list", "--format", "json"], ["add", "x1", rng.choice(("h", "-oX", "a b", "u@h:0", "[::1"))]))
     return ["board", *more]
 
 
 def pasted(rng: random.Random, folder: Path) -> List[str]:
     (folder / "m.onnx").write_bytes(_small())
     words = [
-        f"--onnx={folder}/m.onnx", "--fp16", "--int8", "--best", "--useDLACore=0", "--allowGPUFallback", "--safe", "--buildDLAStandalone",
-        "--inputIOFormats=fp16:chw16", "--outputIOFormats=int8:dla_linear", "--shapes=x:1x3x16x16", "--minShapes=x:1x3x16x16",
-        "--layerPrecisions=conv:fp16,relu:int8", "--layerDeviceTypes=conv:GPU", "--precisionConstraints=obey", "--calib=c.cache",
-        "--memPoolSize=dlaSRAM:1,workspace:4096M", "--saveEngine=e.plan", "--workspace=16", "--useDLACore", "--verbose", "--DLA=1",
-    ]  # fmt: skip
+        f"--onnx={folder}/m.onnx",
+        "--fp16",
+        "--int8",
+        "--best",
+        "--useDLACore=0",
+        "--allowGPUFallback",
+        "--safe",
+        "--buildDLAStandalone",
+        "--inputIOFormats=fp16:chw16",
+        "--outputIOFormats=int8:dla_linear",
+        "--shapes=x:1x3x16x16",
+        "--minShapes=x:1x3x16x16",
+        "--layerPrecisions=conv:fp16,relu:int8",
+        "--layerDeviceTypes=conv:GPU",
+        "--precisionConstraints=obey",
+        "--calib=c.cache",
+        "--memPoolSize=dlaSRAM:1,workspace:4096M",
+        "--saveEngine=e.plan",
+        "--workspace=16",
+        "--useDLACore",
+        "--verbose",
+        "--DLA=1",
+    ]
     line = [words[0], *rng.sample(words[1:], rng.randrange(1, 8))]
     for _ in range(rng.choice((0, 1, 2))):
         at = rng.randrange(len(line))
         name, equal, value = line[at].partition("=")
-        line[at] = rng.choice((
-            name, f"{name}=", f"{name}={value},{value}", f"{name}={value}:", f"{name}=-1", f"{name}={10**20}", f"{name}=\x1b[2J",
-            line[at] * 3, line[at][1:], "--", "-", "'", '"', f"{name} {value}", f"{name}=$(id)", "\\", f"{name}={'x' * 3000}",
-        ))  # fmt: skip
+        line[at] = rng.choice(
+            (
+                name,
+                f"{name}=",
+                f"{name}={value},{value}",
+                f"{name}={value}:",
+                f"{name}=-1",
+                f"{name}={10**20}",
+                f"{name}=\x1b[2J",
+                line[at] * 3,
+                line[at][1:],
+                "--",
+                "-",
+                "'",
+                '"',
+                f"{name} {value}",
+                f"{name}=$(id)",
+                "\\",
+                f"{name}={'x' * 3000}",
+            )
+        )
     return ["check", "trtexec", *line] if rng.random() < 0.7 else ["check", " ".join(["trtexec", *line])]
 
 
@@ -141,12 +189,25 @@ def placement(rng: random.Random, folder: Path) -> List[str]:
     (folder / "m.onnx").write_bytes(model)
     text = json.dumps(changed(document, rng)).encode()
     (folder / "p.json").write_bytes(bytes_changed(text, rng) if rng.random() < 0.1 else text)
-    how = rng.choice((
-        ["place", f"{folder}/m.onnx", "--target", "orin", "--verify", f"{folder}/p.json"],
-        ["build", f"{folder}/m.onnx", "--target", "orin", "--placement", f"{folder}/p.json", "--backend", "trtexec",
-         "-o", f"{folder}/b.sh"],
-        ["inspect", f"{folder}/p.json"], ["inspect", f"{folder}/p.json", "--format", "json"],
-    ))  # fmt: skip
+    how = rng.choice(
+        (
+            ["place", f"{folder}/m.onnx", "--target", "orin", "--verify", f"{folder}/p.json"],
+            [
+                "build",
+                f"{folder}/m.onnx",
+                "--target",
+                "orin",
+                "--placement",
+                f"{folder}/p.json",
+                "--backend",
+                "trtexec",
+                "-o",
+                f"{folder}/b.sh",
+            ],
+            ["inspect", f"{folder}/p.json"],
+            ["inspect", f"{folder}/p.json", "--format", "json"],
+        )
+    )
     return list(how)
 
 
@@ -198,17 +259,13 @@ def foreign(rng: random.Random, folder: Path) -> List[str]:
             "m\n.pb",
         )
     )
-    data = rng.choice(
-        (b"", b"TFL3", b"\x1c\0\0\0TFL3" + bytes(100), b"PK\x03\x04", b"\x80\x04]\x94.", b"\x89HDF\r\n", _small())
-    )
+    data = rng.choice((b"", b"TFL3", b"\x1c\0\0\0TFL3" + bytes(100), b"PK\x03\x04", b"\x80\x04]\x94.", b"\x89HDF\r\n", _small()))
     path = folder / name
     if rng.random() < 0.15:
         path.mkdir()
     elif rng.random() < 0.9:
         path.write_bytes(bytes_changed(data, rng))
-    more = rng.choice(
-        ([], ["--shape", "x=1x3x16x16"], ["--shape", "x=0x-1"], ["--opset", "0"], ["--python", "/nowhere/python"])
-    )
+    more = rng.choice(([], ["--shape", "x=1x3x16x16"], ["--shape", "x=0x-1"], ["--opset", "0"], ["--python", "/nowhere/python"]))
     return ["convert", str(path), "-o", str(folder / "out.onnx"), *more]
 
 
@@ -220,22 +277,40 @@ def _small() -> bytes:
     return small_model().SerializeToString()
 
 
-RARE = ("FLOAT16", "BFLOAT16", "DOUBLE", "INT8", "UINT8", "INT4", "UINT4", "FLOAT8E4M3FN", "FLOAT8E5M2", "FLOAT4E2M1", "STRING", "BOOL",
-        "COMPLEX64", "INT64", "UNDEFINED")  # fmt: skip
+RARE = (
+    "FLOAT16",
+    "BFLOAT16",
+    "DOUBLE",
+    "INT8",
+    "UINT8",
+    "INT4",
+    "UINT4",
+    "FLOAT8E4M3FN",
+    "FLOAT8E5M2",
+    "FLOAT4E2M1",
+    "STRING",
+    "BOOL",
+    "COMPLEX64",
+    "INT64",
+    "UNDEFINED",
+)
 #: Element types that this onnx knows, and a number that none has.
 TYPES = [TensorProto.DataType.Value(n) for n in RARE if n in set(TensorProto.DataType.keys())] + [99]
-SIZES = ((0, 3, 16, 16), (1, 3, 0, 16), (1, 0, 16, 16), (0, 0, 0, 0), (1, 3, 1, 1), (1, 3, 2**31, 1), (-1, 3, 16, 16), (1, 3, -5, 16),
-         (2**40, 3, 16, 16), (1, 3, 16), (), (1, 3, 16, 16, 2))  # fmt: skip
-LIES = (
-    (2**20, 2**20, 3, 3),
-    (2**62, 2, 2, 2),
-    (-1, 3, 3, 3),
-    (8, 3, 3, 3, 10**9),
-    (2**40,),
-    (0, 3, 3, 3),
-    (8, 0, 3, 3),
+SIZES = (
+    (0, 3, 16, 16),
+    (1, 3, 0, 16),
+    (1, 0, 16, 16),
+    (0, 0, 0, 0),
+    (1, 3, 1, 1),
+    (1, 3, 2**31, 1),
+    (-1, 3, 16, 16),
+    (1, 3, -5, 16),
+    (2**40, 3, 16, 16),
+    (1, 3, 16),
     (),
+    (1, 3, 16, 16, 2),
 )
+LIES = ((2**20, 2**20, 3, 3), (2**62, 2, 2, 2), (-1, 3, 3, 3), (8, 3, 3, 3, 10**9), (2**40,), (0, 3, 3, 3), (8, 0, 3, 3), ())
 
 
 def a_type(model: onnx.ModelProto, rng: random.Random) -> None:
@@ -291,29 +366,22 @@ def captured(model: onnx.ModelProto, rng: random.Random) -> None:
         model.graph.initializer.append(numpy_helper.from_array(np.array(True), "flag"))
     elif flag == "flag":
         model.graph.input.append(helper.make_tensor_value_info("flag", TensorProto.BOOL, []))
-    choice = helper.make_node(
-        "If", [flag], [last.output[0]], name="choice", then_branch=branches[0], else_branch=branches[1]
-    )
+    choice = helper.make_node("If", [flag], [last.output[0]], name="choice", then_branch=branches[0], else_branch=branches[1])
     model.graph.node[-1].CopyFrom(choice)
 
 
-ODD: Tuple[Callable[[onnx.ModelProto, random.Random], None], ...] = (
-    a_type,
-    a_weight_type,
-    a_size,
-    a_lie,
-    sparse,
-    captured,
-)
+ODD: Tuple[Callable[[onnx.ModelProto, random.Random], None], ...] = (a_type, a_weight_type, a_size, a_lie, sparse, captured)
 OF_MODELS: Tuple[Tuple[str, ...], ...] = (
-    ("check", "--target", "orin"), ("layers", "--target", "orin"), ("place", "--target", "orin", "--time-limit", "1"),
+    ("check", "--target", "orin"),
+    ("layers", "--target", "orin"),
+    ("place", "--target", "orin", "--time-limit", "1"),
     ("fix", "--target", "orin", "--dry-run", "--max-memory", "960M"),
     ("fix", "--target", "orin", "-o", "{d}/f.onnx", "--max-memory", "960M"),
     ("quantize", "--target", "orin", "--max-memory", "960M", "-o", "{d}/s"),
     ("build", "--target", "orin", "--backend", "host", "--max-memory", "960M", "-o", "{d}/a"),
     ("deploy", "--target", "orin", "--level", "1", "--backend", "host", "--max-memory", "960M", "-o", "{d}/deployed"),
     ("export", "onnxruntime", "-o", "{d}/e"),
-)  # fmt: skip
+)
 
 
 def odd_model(rng: random.Random, folder: Path) -> List[str]:
@@ -331,9 +399,15 @@ def odd_model(rng: random.Random, folder: Path) -> List[str]:
 
 #: What is attacked -> (random numbers, an empty folder) -> the command line. Sibling surfaces get a row here.
 SURFACES: Mapping[str, Callable[[random.Random, Path], List[str]]] = {
-    "report": report, "boards": boards, "pasted": pasted, "placement": placement, "bundle": bundle, "foreign": foreign,
-    "odd_model": odd_model, **attack_surfaces.SURFACES,
-}  # fmt: skip
+    "report": report,
+    "boards": boards,
+    "pasted": pasted,
+    "placement": placement,
+    "bundle": bundle,
+    "foreign": foreign,
+    "odd_model": odd_model,
+    **attack_surfaces.SURFACES,
+}
 
 
 def surface_case(name: str, seed: int) -> Callable[[int, Path], List[str]]:

@@ -53,10 +53,8 @@ COMMANDS: Tuple[Tuple[int, Tuple[str, ...]], ...] = (
     # A network of real size needs more than the limit; --max-memory is what keeps it.
     (2, ("build", "--backend", "host", "--max-memory", "960M", "-o", "{d}/a")),
     (1, ("build", "--backend", "host", "--max-memory", "960M", "--precision", "int8", "-o", "{d}/q")),
-)  # fmt: skip
-PARSERS: Dict[str, Callable[[str], Any]] = {
-    "json": json.loads, "sarif": json.loads, "junit": ElementTree.fromstring,
-}  # fmt: skip
+)
+PARSERS: Dict[str, Callable[[str], Any]] = {"json": json.loads, "sarif": json.loads, "junit": ElementTree.fromstring}
 
 
 class Hang(BaseException):
@@ -85,14 +83,7 @@ def arguments(model: Path, rng: random.Random, folder: Path) -> List[str]:
     command = rng.choices([c for _, c in COMMANDS], [w for w, _ in COMMANDS])[0]
     target, trt = rng.choice(PLATFORMS)
     rest = [a.format(d=folder) for a in command[1:]]
-    return [
-        command[0],
-        str(model),
-        "--target",
-        target,
-        *(["--trt", trt] if trt and command[0] != "layers" else []),
-        *rest,
-    ]
+    return [command[0], str(model), "--target", target, *(["--trt", trt] if trt and command[0] != "layers" else []), *rest]
 
 
 def case(args: Sequence[str]) -> Dict[str, Any]:

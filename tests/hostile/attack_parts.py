@@ -12,16 +12,25 @@ from tests.hostile.attack_processes import PROCESSES
 
 #: Campaigns whose cases have numbers; a soak runs undivided.
 NUMBERED = (
-    "kills", "tampered_artifacts", "unmutated_models", "mutated_patterns", "mutated_models", *(f"files_{n}" for n in SURFACES),
+    "kills",
+    "tampered_artifacts",
+    "unmutated_models",
+    "mutated_patterns",
+    "mutated_models",
+    *(f"files_{n}" for n in SURFACES),
     *(f"processes_{n}" for n in PROCESSES),
-)  # fmt: skip
+)
 #: What a campaign's figures do when its parts come together; everything else must be equal in all of them.
 TOGETHER: Mapping[str, Callable[[Sequence[Any]], Any]] = {
-    "cases": sum, "wrong": sum, "most_cpu_s": max, "most_memory_mib": max,
-    "exit_codes": lambda parts: added(parts), "verbs": lambda parts: added(parts),
+    "cases": sum,
+    "wrong": sum,
+    "most_cpu_s": max,
+    "most_memory_mib": max,
+    "exit_codes": lambda parts: added(parts),
+    "verbs": lambda parts: added(parts),
     "first_wrong": lambda parts: [case for part in parts for case in part][:20],
     "native_crashes": lambda parts: [case for part in parts for case in part][:20],
-}  # fmt: skip
+}
 
 
 def share(text: str) -> Tuple[int, int]:
@@ -52,9 +61,7 @@ def merged(parts: Sequence[Mapping[str, Any]]) -> Dict[str, Any]:
         tallies = [part[campaign] for part in parts if campaign in part]
         if tallies:
             figures[campaign] = {
-                key: TOGETHER[key]([t[key] for t in tallies])
-                if key in TOGETHER
-                else _same(key, [t[key] for t in tallies])
+                key: TOGETHER[key]([t[key] for t in tallies]) if key in TOGETHER else _same(key, [t[key] for t in tallies])
                 for key in tallies[0]
             }
     return figures

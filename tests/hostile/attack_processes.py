@@ -103,9 +103,13 @@ WRITERS: Sequence[Any] = (
     (["check", "m.onnx", "--target", "orin", "--baseline", "out.json", "--update-baseline"], "out.json", _document_of),
     (["build", "m.onnx", "--target", "orin", "--backend", "host", "-o", "out"], "out", load_artifact),
     (["quantize", "m.onnx", "--target", "orin", "--data", "s.npz", "-o", "out"], "out/quantization.json", _document_of),
-    (["deploy", "m.onnx", "--target", "orin", "--level", "0", "--backend", "host", "-o", "out"], "out/deployment.json", _document_of),
+    (
+        ["deploy", "m.onnx", "--target", "orin", "--level", "0", "--backend", "host", "-o", "out"],
+        "out/deployment.json",
+        _document_of,
+    ),
     (["sweep", "m.onnx", "--target", "orin", "-o", "out.jsonl"], "out.jsonl", _rows_of),
-)  # fmt: skip
+)
 
 
 def two_writers(rng: random.Random, folder: Path) -> Optional[str]:
@@ -150,10 +154,18 @@ def hang_up(rng: random.Random, folder: Path) -> Optional[str]:
     time.sleep(rng.uniform(0.0, 1.0))
     for _ in range(rng.choice((1, 3, 8))):
         elsewhere = rng.choice((b"other.jsonl", b"/nowhere/x.jsonl", b"p.yaml"))
-        path.write_bytes(rng.choice((
-            text, bytes_changed(text, rng), b"", text.replace(b"gate", b"door"), text.replace(b"r.jsonl", elsewhere),
-            text.replace(b"score: 0", b"score: 2"),
-        )))  # fmt: skip
+        path.write_bytes(
+            rng.choice(
+                (
+                    text,
+                    bytes_changed(text, rng),
+                    b"",
+                    text.replace(b"gate", b"door"),
+                    text.replace(b"r.jsonl", elsewhere),
+                    text.replace(b"score: 0", b"score: 2"),
+                )
+            )
+        )
         # Before the handler is set, the signal's own action ends a process, as of every program.
         if (folder / "r.jsonl").exists():
             with contextlib.suppress(ProcessLookupError):
@@ -175,13 +187,24 @@ def _no_torch() -> Optional[str]:
 
 #: What is attacked -> (random numbers, an empty folder) -> what went wrong.
 PROCESSES: Mapping[str, Callable[[random.Random, Path], Optional[str]]] = {
-    "pyz": pyz, "two_writers": two_writers, "hang_up": hang_up, "broker": broker, "camera": camera, "names": names,
-    "factory": factory, "converted": converted, "viewers": viewers, "dask": dask,
-}  # fmt: skip
+    "pyz": pyz,
+    "two_writers": two_writers,
+    "hang_up": hang_up,
+    "broker": broker,
+    "camera": camera,
+    "names": names,
+    "factory": factory,
+    "converted": converted,
+    "viewers": viewers,
+    "dask": dask,
+}
 #: Kind -> what it needs that this machine lacks, or None.
 NEEDS: Mapping[str, Callable[[], Optional[str]]] = {
-    "factory": _no_torch, "converted": _no_torch, "viewers": missing, "dask": no_dask,
-}  # fmt: skip
+    "factory": _no_torch,
+    "converted": _no_torch,
+    "viewers": missing,
+    "dask": no_dask,
+}
 
 
 def lacking(kind: str) -> Optional[str]:

@@ -92,20 +92,36 @@ def run_with(config: Dict[str, Any], folder: Path, must_see: bool, what: str) ->
 
 def pipeline(source: str, **outputs: Any) -> Dict[str, Any]:
     return {
-        "version": 2, "sources": {"gate": source}, "models": {"m": {"artifact": detector(), "decode": {"kind": "final", "score": 0}}},
+        "version": 2,
+        "sources": {"gate": source},
+        "models": {"m": {"artifact": detector(), "decode": {"kind": "final", "score": 0}}},
         "outputs": {"jsonl": "r.jsonl", **outputs},
-    }  # fmt: skip
+    }
 
 
 # --- MQTT
 
 CONNECTED = b"\x20\x02\x00\x00"
 PACKETS = (
-    CONNECTED, b"\x20\x02\x00\x05", b"\x20\x03\x00\x00\x00", b"\x20\x00", b"\x40\x02\x00\x01", b"\x40\x02\xff\xff" * 20,
-    b"\x40\x00", b"\xd0\x00",
-    b"\x20\xff\xff\xff\xff\x7f", b"\x30\xff\xff\xff\x7f" + b"x" * 1000, b"\x30\x08\x00\x04\xff\xfe\x00\x00ab", b"\x30\x03\x00\xffa",
-    b"\x82\x00", b"\xe0\x00", b"\xf0\x00", b"\x00\x00", b"\x10\x00", b"HTTP/1.1 200 OK\r\n\r\n",
-)  # fmt: skip
+    CONNECTED,
+    b"\x20\x02\x00\x05",
+    b"\x20\x03\x00\x00\x00",
+    b"\x20\x00",
+    b"\x40\x02\x00\x01",
+    b"\x40\x02\xff\xff" * 20,
+    b"\x40\x00",
+    b"\xd0\x00",
+    b"\x20\xff\xff\xff\xff\x7f",
+    b"\x30\xff\xff\xff\x7f" + b"x" * 1000,
+    b"\x30\x08\x00\x04\xff\xfe\x00\x00ab",
+    b"\x30\x03\x00\xffa",
+    b"\x82\x00",
+    b"\xe0\x00",
+    b"\xf0\x00",
+    b"\x00\x00",
+    b"\x10\x00",
+    b"HTTP/1.1 200 OK\r\n\r\n",
+)
 
 
 def broker(rng: random.Random, folder: Path) -> Optional[str]:
@@ -135,16 +151,17 @@ def _rtsp(rng: random.Random) -> List[Optional[bytes]]:
         b"$\x00\x00\x20" + b"\x80\x60" + bytes(30),
     )
     odd = (
-        b"RTSP/1.0 401 Unauthorized\r\nCSeq: 1\r\nWWW-Authenticate: Digest realm=\"\x1b[2J\", nonce=\"" + b"n" * 5000 + b"\"\r\n\r\n",
-        b"RTSP/1.0 302 Moved\r\nCSeq: 1\r\nLocation: file:///etc/passwd\r\n\r\n", b"RTSP/1.0 404 Not Found\r\nCSeq: 1\r\n\r\n",
-        b"RTSP/1.0 200 OK\r\nCSeq: 1\r\nContent-Length: 99999999999\r\n\r\n", b"RTSP/1.0 200 OK\r\n" + b"X: y\r\n" * 2000, b"$\xff\xff\xff",
-    )  # fmt: skip
+        b'RTSP/1.0 401 Unauthorized\r\nCSeq: 1\r\nWWW-Authenticate: Digest realm="\x1b[2J", nonce="' + b"n" * 5000 + b'"\r\n\r\n',
+        b"RTSP/1.0 302 Moved\r\nCSeq: 1\r\nLocation: file:///etc/passwd\r\n\r\n",
+        b"RTSP/1.0 404 Not Found\r\nCSeq: 1\r\n\r\n",
+        b"RTSP/1.0 200 OK\r\nCSeq: 1\r\nContent-Length: 99999999999\r\n\r\n",
+        b"RTSP/1.0 200 OK\r\n" + b"X: y\r\n" * 2000,
+        b"$\xff\xff\xff",
+    )
     said: List[Optional[bytes]] = []
     for answer in heads:
         draw = rng.random()
-        said.append(
-            answer if draw < 0.6 else bytes_changed(answer, rng) if draw < 0.8 else rng.choice((*odd, noise(rng), None))
-        )
+        said.append(answer if draw < 0.6 else bytes_changed(answer, rng) if draw < 0.8 else rng.choice((*odd, noise(rng), None)))
     return said + [noise(rng) for _ in range(rng.choice((0, 2)))]
 
 
@@ -161,11 +178,13 @@ def _http(rng: random.Random) -> List[Optional[bytes]]:
     head = b"HTTP/1.1 200 OK\r\nContent-Type: multipart/x-mixed-replace; boundary=b\r\n\r\n"
     odd = (
         b"HTTP/1.1 301 Moved\r\nLocation: file:///etc/passwd\r\n\r\n",
-        b"HTTP/1.1 401 No\r\nWWW-Authenticate: Basic realm=\"\x1b[2J\"\r\n\r\n",
+        b'HTTP/1.1 401 No\r\nWWW-Authenticate: Basic realm="\x1b[2J"\r\n\r\n',
         b"HTTP/1.1 200 OK\r\nContent-Type: image/jpeg\r\nContent-Length: 99999999999\r\n\r\n" + jpeg,
-        b"HTTP/1.1 999 \xff\r\n\r\n", b"\r\n\r\n",
-        b"HTTP/1.1 200 OK\r\nContent-Type: multipart/x-mixed-replace\r\n\r\n" + frame, head + b"--b\r\n" + b"X: y\r\n" * 5000,
-    )  # fmt: skip
+        b"HTTP/1.1 999 \xff\r\n\r\n",
+        b"\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Type: multipart/x-mixed-replace\r\n\r\n" + frame,
+        head + b"--b\r\n" + b"X: y\r\n" * 5000,
+    )
     if rng.random() < 0.4:
         return [rng.choice((*odd, noise(rng), None))]
     return [head, *(frame if rng.random() < 0.6 else bytes_changed(frame, rng) for _ in range(8))]
@@ -176,9 +195,7 @@ def camera(rng: random.Random, folder: Path) -> Optional[str]:
     scheme = rng.choice(("rtsp", "http"))
     answers = _rtsp(rng) if scheme == "rtsp" else _http(rng)
     with serving(answers, rng) as port:
-        return run_with(
-            pipeline(f"{scheme}://u:{PASSWORD}@127.0.0.1:{port}/x"), folder, False, f"run of a camera over {scheme}"
-        )
+        return run_with(pipeline(f"{scheme}://u:{PASSWORD}@127.0.0.1:{port}/x"), folder, False, f"run of a camera over {scheme}")
 
 
 # --- Names in tables

@@ -56,9 +56,12 @@ def measured(model: Path, command: str, folder: Path) -> Dict[str, Any]:
     words = [command.split()[0], str(model), "--target", "orin", *(a.format(d=folder) for a in COMMANDS[command])]
     with (folder / "stderr").open("wb") as stderr:
         process = subprocess.Popen(
-            [sys.executable, "-m", "edgedla", *words], cwd=str(ROOT), stdout=subprocess.DEVNULL, stderr=stderr,
+            [sys.executable, "-m", "edgedla", *words],
+            cwd=str(ROOT),
+            stdout=subprocess.DEVNULL,
+            stderr=stderr,
             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (MOST_CPU_S, MOST_CPU_S + 1)),
-        )  # fmt: skip
+        )
         _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.WEXITSTATUS(status) if os.WIFEXITED(status) else -os.WTERMSIG(status)
     lines = (folder / "stderr").read_text(errors="replace").strip().splitlines()

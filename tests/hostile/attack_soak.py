@@ -42,11 +42,27 @@ def soak(minutes: float, seed: int) -> Dict[str, Any]:
         ports = [free_port(), free_port()]
         server = _server(ports[0], SIZES[0])
         pipeline = subprocess.Popen(
-            [sys.executable, "-m", "edgedla", "run", str(folder / "art"), "--source", f"rtsp://u:p@127.0.0.1:{ports[0]}/cam",
-             "--jsonl", str(folder / "r.jsonl"), "--images", str(folder / "images"), "--metrics", str(folder / "m.jsonl"),
-             "--prometheus", str(ports[1]), "-o", str(folder / "summary.json")],
+            [
+                sys.executable,
+                "-m",
+                "edgedla",
+                "run",
+                str(folder / "art"),
+                "--source",
+                f"rtsp://u:p@127.0.0.1:{ports[0]}/cam",
+                "--jsonl",
+                str(folder / "r.jsonl"),
+                "--images",
+                str(folder / "images"),
+                "--metrics",
+                str(folder / "m.jsonl"),
+                "--prometheus",
+                str(ports[1]),
+                "-o",
+                str(folder / "summary.json"),
+            ],
             stderr=(folder / "log").open("wb"),
-        )  # fmt: skip
+        )
         events: Dict[str, int] = {"death": 0, "hang": 0, "size": 0}
         samples: List[Dict[str, float]] = []
         end, next_event = time.monotonic() + minutes * 60, time.monotonic() + 20

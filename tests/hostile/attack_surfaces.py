@@ -24,14 +24,16 @@ from tests.models import ints, node, onnx_model
 
 #: Commands over a model, `{d}` an empty folder.
 OF_MODELS: Tuple[Tuple[str, ...], ...] = (
-    ("check", "--target", "orin"), ("check", "--target", "orin", "-o", "{d}/annotated.onnx"), ("layers", "--target", "orin"),
+    ("check", "--target", "orin"),
+    ("check", "--target", "orin", "-o", "{d}/annotated.onnx"),
+    ("layers", "--target", "orin"),
     ("place", "--target", "orin", "--time-limit", "1"),
     ("fix", "--target", "orin", "-o", "{d}/f.onnx", "--max-memory", "960M"),
     ("quantize", "--target", "orin", "--max-memory", "960M", "-o", "{d}/s"),
     ("build", "--target", "orin", "--backend", "host", "--max-memory", "960M", "-o", "{d}/a"),
     ("build", "--target", "orin", "--backend", "trtexec", "-o", "{d}/b.sh"),
     ("deploy", "--target", "orin", "--level", "1", "--backend", "host", "--max-memory", "960M", "-o", "{d}/deployed"),
-)  # fmt: skip
+)
 
 
 def _over(path: Path, rng: random.Random, commands: Sequence[Tuple[str, ...]] = OF_MODELS) -> List[str]:
@@ -61,9 +63,7 @@ def sub_byte(rng: random.Random, folder: Path) -> List[str]:
         weights.int32_data.extend(rng.choice(([], [1] * packed, [2**31 - 1], [-(2**31)] * count)))
     scale: Any = rng.choice((np.float32(0.1), np.linspace(0.1, 0.8, 8, dtype=np.float32)))
     if "scale" in wounds:
-        scale = rng.choice(
-            (np.zeros(8, np.float32), np.full(3, np.nan, np.float32), np.float32(-1), np.ones((8, 3), np.float32))
-        )
+        scale = rng.choice((np.zeros(8, np.float32), np.full(3, np.nan, np.float32), np.float32(-1), np.ones((8, 3), np.float32)))
     zeros = bytes(max((scale.size + per_byte - 1) // per_byte, 1))
     zero = TensorProto(name="z", data_type=kind, dims=list(scale.shape), raw_data=zeros)
     more: Dict[str, Any] = {"axis": 0}
@@ -73,8 +73,14 @@ def sub_byte(rng: random.Random, folder: Path) -> List[str]:
     if "cast" in wounds or rng.random() < 0.2:
         first = node("Cast", "w", "f", to=rng.choice((10, int(kind), 99)) if "cast" in wounds else 1)
     nodes = [first, node("Conv", "x f", "c", pads=[1, 1, 1, 1]), node("Relu", "c", "y")]
-    model = onnx_model(nodes, {"x": (1, 3, 16, 16)}, ("y",), [weights, numpy_helper.from_array(np.asarray(scale), "s"), zero],
-                       opset=rng.choice((19, 21, 23)), kind=int(kind) if "input" in wounds else 1)  # fmt: skip
+    model = onnx_model(
+        nodes,
+        {"x": (1, 3, 16, 16)},
+        ("y",),
+        [weights, numpy_helper.from_array(np.asarray(scale), "s"), zero],
+        opset=rng.choice((19, 21, 23)),
+        kind=int(kind) if "input" in wounds else 1,
+    )
     path = folder / "m.onnx"
     path.write_bytes(model.SerializeToString())
     return _over(path, rng)
@@ -103,12 +109,20 @@ def _nothing(rng: random.Random) -> onnx.ModelProto:
         ([node("NonZero", "x", "i"), node("Gather", "x i", "n", axis=2)], []),
     )
     after: Tuple[List[Any], ...] = (
-        [node("Relu", "n", "y")], [node("GlobalAveragePool", "n", "y")], [node("ReduceMax", "n", "y", axes=[2, 3])],
-        [node("Softmax", "n", "y", axis=1)], [node("ArgMax", "n", "y", axis=1)], [node("Flatten", "n", "y")],
-        [node("MaxPool", "n", "y", kernel_shape=[2, 2])], [node("Transpose", "n", "y", perm=[0, 2, 3, 1])],
-        [node("HardSigmoid", "n", "h"), node("Mul", "n h", "y")], [node("Concat", "n x", "y", axis=rng.choice((0, 1, 2, 3)))],
-        [node("MatMul", "n n", "y")], [node("Add", "n n", "y")], [node("Identity", "n", "y")],
-    )  # fmt: skip
+        [node("Relu", "n", "y")],
+        [node("GlobalAveragePool", "n", "y")],
+        [node("ReduceMax", "n", "y", axes=[2, 3])],
+        [node("Softmax", "n", "y", axis=1)],
+        [node("ArgMax", "n", "y", axis=1)],
+        [node("Flatten", "n", "y")],
+        [node("MaxPool", "n", "y", kernel_shape=[2, 2])],
+        [node("Transpose", "n", "y", perm=[0, 2, 3, 1])],
+        [node("HardSigmoid", "n", "h"), node("Mul", "n h", "y")],
+        [node("Concat", "n x", "y", axis=rng.choice((0, 1, 2, 3)))],
+        [node("MatMul", "n n", "y")],
+        [node("Add", "n n", "y")],
+        [node("Identity", "n", "y")],
+    )
     nodes, constants = rng.choice(makers)
     return onnx_model([*nodes, *rng.choice(after)], {"x": (1, 3, 16, 16)}, ("y",), constants, opset=14)
 
@@ -122,10 +136,14 @@ def zero(rng: random.Random, folder: Path) -> List[str]:
 # --- Above 2 GB: the files have holes, so that they take no room
 
 _READERS: Tuple[Tuple[str, ...], ...] = (
-    ("check", "--target", "orin"), ("check", "--target", "orin", "-o", "{d}/annotated.onnx"), ("layers", "--target", "orin"),
-    ("place", "--target", "orin", "--time-limit", "1"), ("fix", "--target", "orin", "--dry-run", "--max-memory", "960M"),
-    ("build", "--target", "orin", "--backend", "host", "--max-memory", "960M", "-o", "{d}/a"), ("inspect",),
-)  # fmt: skip
+    ("check", "--target", "orin"),
+    ("check", "--target", "orin", "-o", "{d}/annotated.onnx"),
+    ("layers", "--target", "orin"),
+    ("place", "--target", "orin", "--time-limit", "1"),
+    ("fix", "--target", "orin", "--dry-run", "--max-memory", "960M"),
+    ("build", "--target", "orin", "--backend", "host", "--max-memory", "960M", "-o", "{d}/a"),
+    ("inspect",),
+)
 GIB = 1 << 30
 
 
@@ -139,9 +157,11 @@ def huge(rng: random.Random, folder: Path) -> List[str]:
         _inside(model, weights, path, rng.choice((2 * GIB - 4096, 2 * GIB + 4096)))
         return _over(path, rng, _READERS[:4])
     weights.data_location = TensorProto.EXTERNAL
-    said = {"location": rng.choice(("m.data", "m.data", "m.data", "../m.data", "", ".", "nowhere")),
-            "offset": rng.choice(("0", "4096", str(2 * GIB), str(2**31), str(2**63), "-1", "x", "1e3")),
-            "length": rng.choice((str(2048 * columns), str(3 * GIB), "0", "-4", str(2**64), "", "4"))}  # fmt: skip
+    said = {
+        "location": rng.choice(("m.data", "m.data", "m.data", "../m.data", "", ".", "nowhere")),
+        "offset": rng.choice(("0", "4096", str(2 * GIB), str(2**31), str(2**63), "-1", "x", "1e3")),
+        "length": rng.choice((str(2048 * columns), str(3 * GIB), "0", "-4", str(2**64), "", "4")),
+    }
     for key in rng.sample(sorted(said), rng.choice((1, 2, 3, 3, 3))):
         weights.external_data.add(key=key, value=said[key])
     with open(folder / "m.data", "wb") as data:
@@ -173,12 +193,7 @@ def detector() -> str:
 
     folder = Path(tempfile.mkdtemp(prefix="attack-run-"))
     atexit.register(shutil.rmtree, str(folder), ignore_errors=True)
-    nodes = [
-        node("Relu", "x", "r"),
-        node("Reshape", "r f", "v"),
-        node("Slice", "v a b", "s"),
-        node("Reshape", "s o", "y"),
-    ]
+    nodes = [node("Relu", "x", "r"), node("Reshape", "r f", "v"), node("Slice", "v a b", "s"), node("Reshape", "s o", "y")]
     constants = [ints("f", 768), ints("a", 0), ints("b", 60), ints("o", 1, 10, 6)]
     onnx.save(onnx_model(nodes, {"x": (1, 3, 16, 16)}, ("y",), constants), str(folder / "m.onnx"))
     words = ["build", str(folder / "m.onnx"), "--target", "orin", "--backend", "host", "-o", str(folder / "art")]
@@ -192,31 +207,28 @@ def events(rng: random.Random, folder: Path) -> List[str]:
     import yaml
 
     rules = {
-        "left": {
-            "score": 0,
-            "zone": [[0, 0], [0.5, 0], [0.5, 1], [0, 1]],
-            "frames": 1,
-            "end_s": 0.1,
-            "point": "centre",
-        },
-        "line": {
-            "each": "object",
-            "line": [[0.2, 0.8], [0.8, 0.8]],
-            "direction": "both",
-            "stay_s": 0.1,
-            "classes": ["1"],
-        },
+        "left": {"score": 0, "zone": [[0, 0], [0.5, 0], [0.5, 1], [0, 1]], "frames": 1, "end_s": 0.1, "point": "centre"},
+        "line": {"each": "object", "line": [[0.2, 0.8], [0.8, 0.8]], "direction": "both", "stay_s": 0.1, "classes": ["1"]},
     }
     config = {
-        "version": 2, "sources": {"gate": "synthetic://?rate=30&frames=6"},
+        "version": 2,
+        "sources": {"gate": "synthetic://?rate=30&frames=6"},
         "models": {"m": {"artifact": detector(), "decode": {"kind": "final", "score": 0}, "track": "bytetrack"}},
         "events": rules if rng.random() < 0.5 else {"left": rules["left"]},
-        "outputs": {"jsonl": "r.jsonl", "events_state": "state.json", "clips": {"folder": "clips", "before_s": 0.1, "after_s": 0}},
-    }  # fmt: skip
+        "outputs": {
+            "jsonl": "r.jsonl",
+            "events_state": "state.json",
+            "clips": {"folder": "clips", "before_s": 0.1, "after_s": 0},
+        },
+    }
     if rng.random() < 0.5:
         # Numbers that are allowed, and far from what is usual.
-        rules["left"].update(score=rng.choice((0, 1, 1e-300)), frames=rng.choice((1, 10**9)), end_s=rng.choice((1e-9, 0.1, 1e9)),
-                             zone=rng.choice(([[0, 0]] * 3, [[0, 0], [1, 1], [0, 1], [1, 0]])))  # fmt: skip
+        rules["left"].update(
+            score=rng.choice((0, 1, 1e-300)),
+            frames=rng.choice((1, 10**9)),
+            end_s=rng.choice((1e-9, 0.1, 1e9)),
+            zone=rng.choice(([[0, 0]] * 3, [[0, 0], [1, 1], [0, 1], [1, 0]])),
+        )
         config["outputs"]["clips"].update(before_s=rng.choice((0, 60)), after_s=rng.choice((0, 1e9)))
     text = yaml.safe_dump(changed(config, rng) if rng.random() < 0.5 else config).encode()
     (folder / "p.yaml").write_bytes(bytes_changed(text, rng) if rng.random() < 0.2 else text)
@@ -236,10 +248,7 @@ def _journal() -> bytes:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         onnx.save(small_model(), str(folder / "m.onnx"))
-        assert (
-            exit_code_of(["sweep", str(folder / "m.onnx"), "--target", "orin,xavier", "-o", str(folder / "r.jsonl")])
-            == 0
-        )
+        assert exit_code_of(["sweep", str(folder / "m.onnx"), "--target", "orin,xavier", "-o", str(folder / "r.jsonl")]) == 0
         return (folder / "r.jsonl").read_bytes()
 
 
@@ -263,12 +272,7 @@ def _baseline() -> Any:
     with tempfile.TemporaryDirectory() as name:
         path, standing = Path(name) / "m.onnx", Path(name) / "dla.json"
         onnx.save(small_model(), str(path))
-        assert (
-            exit_code_of(
-                ["check", str(path), "-q", "--target", "orin", "--baseline", str(standing), "--update-baseline"]
-            )
-            == 0
-        )
+        assert exit_code_of(["check", str(path), "-q", "--target", "orin", "--baseline", str(standing), "--update-baseline"]) == 0
         return json.loads(standing.read_text())
 
 
@@ -281,5 +285,10 @@ def gate(rng: random.Random, folder: Path) -> List[str]:
 
 
 SURFACES: Mapping[str, Callable[[random.Random, Path], List[str]]] = {
-    "sub_byte": sub_byte, "zero": zero, "huge": huge, "events": events, "journal": journal, "gate": gate,
-}  # fmt: skip
+    "sub_byte": sub_byte,
+    "zero": zero,
+    "huge": huge,
+    "events": events,
+    "journal": journal,
+    "gate": gate,
+}

@@ -80,32 +80,44 @@ def requests(port: int) -> List[bytes]:
     """What a viewer says, in order, to get the stream over the connection that it asks by."""
     address = f"rtsp://127.0.0.1:{port}/site/gate"
     lines = (
-        f"OPTIONS {address} RTSP/1.0", f"DESCRIBE {address} RTSP/1.0\r\nAccept: application/sdp",
-        f"SETUP {address}/stream=0 RTSP/1.0\r\nTransport: RTP/AVP/TCP;unicast;interleaved=0-1", f"PLAY {address} RTSP/1.0\r\nRange: npt=0-",
-        f"GET_PARAMETER {address} RTSP/1.0", f"TEARDOWN {address} RTSP/1.0",
-    )  # fmt: skip
+        f"OPTIONS {address} RTSP/1.0",
+        f"DESCRIBE {address} RTSP/1.0\r\nAccept: application/sdp",
+        f"SETUP {address}/stream=0 RTSP/1.0\r\nTransport: RTP/AVP/TCP;unicast;interleaved=0-1",
+        f"PLAY {address} RTSP/1.0\r\nRange: npt=0-",
+        f"GET_PARAMETER {address} RTSP/1.0",
+        f"TEARDOWN {address} RTSP/1.0",
+    )
     return [f"{line}\r\nCSeq: {n}\r\n\r\n".encode() for n, line in enumerate(lines, 1)]
 
 
 def odd(port: int, rng: random.Random) -> bytes:
     address = f"rtsp://127.0.0.1:{port}/site/gate"
-    return rng.choice((
-        b"\x16\x03\x01\x02\x00\x01\x00", b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", b"$\x00\xff\xff" + b"x" * 900, b"$\x09\x00\x00",
-        b"\r\n" * 500,
-        f"GET {address} HTTP/1.0\r\nx-sessioncookie: a\r\nAccept: application/x-rtsp-tunnelled\r\n\r\n".encode(),
-        f"POST {address} HTTP/1.0\r\nx-sessioncookie: a\r\nContent-Length: 32767\r\n\r\n!!!!".encode(),
-        f"DESCRIBE {address}/../../etc/passwd RTSP/1.0\r\nCSeq: 1\r\n\r\n".encode(), b"DESCRIBE * RTSP/1.0\r\nCSeq: 1\r\n\r\n",
-        f"SETUP {address}/stream=99 RTSP/1.0\r\nCSeq: 1\r\nTransport: RTP/AVP;unicast;client_port=0-99999\r\n\r\n".encode(),
-        f"SETUP {address}/stream=0 RTSP/1.0\r\nCSeq: 1\r\nTransport: RTP/AVP;multicast;destination=127.0.0.1\r\n\r\n".encode(),
-        f"SETUP {address}/stream=0 RTSP/1.0\r\nCSeq: 1\r\nTransport: RTP/AVP/TCP;interleaved=254-999\r\n\r\n".encode(),
-        f"ANNOUNCE {address} RTSP/1.0\r\nCSeq: 1\r\nContent-Type: application/sdp\r\nContent-Length: 5\r\n\r\nv=0\r\n".encode(),
-        f"RECORD {address} RTSP/1.0\r\nCSeq: 1\r\n\r\n".encode(), f"PLAY {address} RTSP/1.0\r\nCSeq: 1\r\nSession: 1\r\n\r\n".encode(),
-        f"SET_PARAMETER {address} RTSP/1.0\r\nCSeq: 1\r\nContent-Length: 99999999\r\n\r\n".encode(),
-        f"OPTIONS {address} RTSP/1.0\r\nCSeq: 1\r\nContent-Length: -1\r\n\r\n".encode(), b"OPTIONS  RTSP/9.9\r\nCSeq: x\r\n\r\n",
-        b"OPTIONS rtsp://a/ RTSP/1.0\r\n" + b"X: " + b"y" * 20_000 + b"\r\n\r\n",
-        b"OPTIONS rtsp://a/ RTSP/1.0\r\n" + b"X: y\r\n" * 3000 + b"\r\n",
-        b"A" * 70_000, noise(rng, (1, 40, 2000)),
-    ))  # fmt: skip
+    return rng.choice(
+        (
+            b"\x16\x03\x01\x02\x00\x01\x00",
+            b"GET / HTTP/1.1\r\nHost: a\r\n\r\n",
+            b"$\x00\xff\xff" + b"x" * 900,
+            b"$\x09\x00\x00",
+            b"\r\n" * 500,
+            f"GET {address} HTTP/1.0\r\nx-sessioncookie: a\r\nAccept: application/x-rtsp-tunnelled\r\n\r\n".encode(),
+            f"POST {address} HTTP/1.0\r\nx-sessioncookie: a\r\nContent-Length: 32767\r\n\r\n!!!!".encode(),
+            f"DESCRIBE {address}/../../etc/passwd RTSP/1.0\r\nCSeq: 1\r\n\r\n".encode(),
+            b"DESCRIBE * RTSP/1.0\r\nCSeq: 1\r\n\r\n",
+            f"SETUP {address}/stream=99 RTSP/1.0\r\nCSeq: 1\r\nTransport: RTP/AVP;unicast;client_port=0-99999\r\n\r\n".encode(),
+            f"SETUP {address}/stream=0 RTSP/1.0\r\nCSeq: 1\r\nTransport: RTP/AVP;multicast;destination=127.0.0.1\r\n\r\n".encode(),
+            f"SETUP {address}/stream=0 RTSP/1.0\r\nCSeq: 1\r\nTransport: RTP/AVP/TCP;interleaved=254-999\r\n\r\n".encode(),
+            f"ANNOUNCE {address} RTSP/1.0\r\nCSeq: 1\r\nContent-Type: application/sdp\r\nContent-Length: 5\r\n\r\nv=0\r\n".encode(),
+            f"RECORD {address} RTSP/1.0\r\nCSeq: 1\r\n\r\n".encode(),
+            f"PLAY {address} RTSP/1.0\r\nCSeq: 1\r\nSession: 1\r\n\r\n".encode(),
+            f"SET_PARAMETER {address} RTSP/1.0\r\nCSeq: 1\r\nContent-Length: 99999999\r\n\r\n".encode(),
+            f"OPTIONS {address} RTSP/1.0\r\nCSeq: 1\r\nContent-Length: -1\r\n\r\n".encode(),
+            b"OPTIONS  RTSP/9.9\r\nCSeq: x\r\n\r\n",
+            b"OPTIONS rtsp://a/ RTSP/1.0\r\n" + b"X: " + b"y" * 20_000 + b"\r\n\r\n",
+            b"OPTIONS rtsp://a/ RTSP/1.0\r\n" + b"X: y\r\n" * 3000 + b"\r\n",
+            b"A" * 70_000,
+            noise(rng, (1, 40, 2000)),
+        )
+    )
 
 
 def speak(port: int, rng: random.Random) -> None:
@@ -154,8 +166,7 @@ def viewers(rng: random.Random, folder: Path) -> Optional[str]:
     server = served()
     started = server.sink.starts
     threads = [
-        threading.Thread(target=speak, args=(server.port, random.Random(rng.random())))
-        for _ in range(rng.choice((1, 1, 2, 6)))
+        threading.Thread(target=speak, args=(server.port, random.Random(rng.random()))) for _ in range(rng.choice((1, 1, 2, 6)))
     ]
     for thread in threads:
         thread.start()

@@ -129,9 +129,7 @@ def a_constant(graph: Any, rng: random.Random) -> None:
         tensor.raw_data = bytes(rng.randrange(256) for _ in range(min(64, len(tensor.raw_data) or 8)))
     else:
         tensor.data_location = TensorProto.EXTERNAL
-        tensor.external_data.add(
-            key="location", value=rng.choice(["absent.bin", "../x", "/etc/passwd", "", "a/../../b"])
-        )
+        tensor.external_data.add(key="location", value=rng.choice(["absent.bin", "../x", "/etc/passwd", "", "a/../../b"]))
         tensor.external_data.add(key="offset", value=rng.choice(["-1", "x", str(2**63), "0"]))
 
 
@@ -199,16 +197,25 @@ def a_join(graph: Any, rng: random.Random) -> None:
     graph.output.add(name=name)
 
 
-UNARY = (
-    "Relu Sigmoid Tanh Erf Abs Neg Exp Sqrt Identity Softmax HardSwish Flatten Shape Transpose Clip Floor Not".split()
-)
+UNARY = "Relu Sigmoid Tanh Erf Abs Neg Exp Sqrt Identity Softmax HardSwish Flatten Shape Transpose Clip Floor Not".split()
 
 #: Every second wound is one that a working model could have.
 PLAUSIBLE: List[Mutation] = [a_plausible_number, a_plausible_number, a_layer_between, a_layer_between, a_join]
 ON_GRAPH: List[Mutation] = [
-    a_dim, a_dim, an_element_type, an_attribute, an_attribute, an_operator, an_edge, an_edge, the_nodes, a_constant, a_constant,
-    a_name, a_subgraph,
-]  # fmt: skip
+    a_dim,
+    a_dim,
+    an_element_type,
+    an_attribute,
+    an_attribute,
+    an_operator,
+    an_edge,
+    an_edge,
+    the_nodes,
+    a_constant,
+    a_constant,
+    a_name,
+    a_subgraph,
+]
 
 
 def mutated(data: bytes, rng: random.Random) -> bytes:

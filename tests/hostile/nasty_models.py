@@ -21,14 +21,7 @@ def model(
     outputs: Sequence[str] = ("y",),
     opset: int = 13,
 ) -> ModelProto:
-    return onnx_model(
-        nodes,
-        dict.fromkeys(inputs, dims),
-        outputs,
-        constants,
-        opset=opset,
-        name="nasty",
-    )
+    return onnx_model(nodes, dict.fromkeys(inputs, dims), outputs, constants, opset=opset, name="nasty")
 
 
 def shape_squares(count: int) -> ModelProto:
@@ -108,9 +101,7 @@ def alternating(count: int) -> ModelProto:
     """Layers that the DLA runs and layers that it does not, in turn."""
     names = ["x", *(f"r{i}" for i in range(count - 1)), "y"]
     ops = ("Relu", "Erf")
-    return model(
-        [helper.make_node(ops[i % 2], [a], [b], name=f"n{i}") for i, (a, b) in enumerate(zip(names, names[1:]))]
-    )
+    return model([helper.make_node(ops[i % 2], [a], [b], name=f"n{i}") for i, (a, b) in enumerate(zip(names, names[1:]))])
 
 
 def empty_nodes(count: int) -> ModelProto:
@@ -124,9 +115,7 @@ def empty_nodes(count: int) -> ModelProto:
 
 def nested_ifs(depth: int) -> ModelProto:
     """If in If in If, both branches alike."""
-    branch = helper.make_graph(
-        [helper.make_node("Relu", ["x"], ["b0"])], "b", [], [helper.make_tensor_value_info("b0", F, None)]
-    )
+    branch = helper.make_graph([helper.make_node("Relu", ["x"], ["b0"])], "b", [], [helper.make_tensor_value_info("b0", F, None)])
     for level in range(1, depth):
         node = helper.make_node("If", ["cond"], [f"b{level}"], then_branch=branch, else_branch=branch)
         branch = helper.make_graph([node], f"b{level}", [], [helper.make_tensor_value_info(f"b{level}", F, None)])
@@ -176,9 +165,7 @@ def domain_without_opset() -> ModelProto:
 def function_named_like_an_operator() -> ModelProto:
     """A model function with the name of an operator of ONNX."""
     built = model([helper.make_node("Relu", ["x"], ["y"])], opset=15)
-    body = helper.make_function(
-        "", "Relu", ["a"], ["b"], [helper.make_node("Abs", ["a"], ["b"])], [helper.make_opsetid("", 15)]
-    )
+    body = helper.make_function("", "Relu", ["a"], ["b"], [helper.make_node("Abs", ["a"], ["b"])], [helper.make_opsetid("", 15)])
     built.functions.append(body)
     return built
 

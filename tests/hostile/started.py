@@ -19,8 +19,16 @@ EDGEDLA = [sys.executable, "-m", "edgedla"]
 def start(command: Sequence[str], folder: Path) -> subprocess.Popen[str]:
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
-    return subprocess.Popen(command, cwd=str(folder), env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                            stderr=subprocess.PIPE, text=True, errors="replace")  # fmt: skip
+    return subprocess.Popen(
+        command,
+        cwd=str(folder),
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+    )
 
 
 def written(process: subprocess.Popen[str]) -> Optional[Tuple[str, str]]:

@@ -14,14 +14,7 @@ import pytest
 pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
 
 from tests.amounts import amount  # noqa: E402
-from tests.hostile import (  # noqa: E402
-    attack,
-    attack_builds,
-    attack_files,
-    attack_models,
-    attack_processes,
-    attack_soak,
-)
+from tests.hostile import attack, attack_builds, attack_files, attack_models, attack_processes, attack_soak  # noqa: E402
 
 pytestmark = [pytest.mark.once, pytest.mark.long]
 
@@ -32,20 +25,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def figures(tmp_path_factory: pytest.TempPathFactory) -> Dict[str, Any]:
     """The attack forks, so it runs in a process of its own: this one has the threads of other tests."""
     output = tmp_path_factory.mktemp("attack") / "attack.json"
-    options = [
-        "--models",
-        "160",
-        "--kills",
-        "25",
-        "--tampers",
-        "300",
-        "--files",
-        "24",
-        "--processes",
-        "1",
-        "-o",
-        str(output),
-    ]
+    options = ["--models", "160", "--kills", "25", "--tampers", "300", "--files", "24", "--processes", "1", "-o", str(output)]
     command = [sys.executable, "-m", "tests.hostile.attack", *options]
     done = subprocess.run(command, cwd=str(ROOT), capture_output=True, text=True)
     assert done.returncode in (0, 1), done.stderr
@@ -75,9 +55,7 @@ def test_files_of_others_end_with_a_documented_exit_code(figures: Dict[str, Any]
 
 
 @pytest.mark.parametrize("kind", attack_processes.PROCESSES)
-def test_whole_processes_end_with_a_documented_exit_code_and_leave_whole_files(
-    figures: Dict[str, Any], kind: str
-) -> None:
+def test_whole_processes_end_with_a_documented_exit_code_and_leave_whole_files(figures: Dict[str, Any], kind: str) -> None:
     lacking = attack_processes.lacking(kind)
     if lacking is not None:
         pytest.skip(f"no {lacking} here")

@@ -26,27 +26,22 @@ def test_an_invalid_part_is_refused(text: str) -> None:
 
 
 def part(commit: str = "abc", **tally: Any) -> Dict[str, Any]:
-    plain = {
-        "seeds": 9,
-        "of": 20,
-        "cases": 10,
-        "exit_codes": {"0": 7, "3": 3},
-        "most_cpu_s": 1.0,
-        "wrong": 0,
-        "first_wrong": [],
-    }
+    plain = {"seeds": 9, "of": 20, "cases": 10, "exit_codes": {"0": 7, "3": 3}, "most_cpu_s": 1.0, "wrong": 0, "first_wrong": []}
     return {"commit": commit, "versions": {}, "seed": 1, "hours": 0.5, "mutated_models": {**plain, **tally}}
 
 
 def test_figures_of_parts_are_added() -> None:
     wrong = [{"case": 12, "what": "exit code 70"}]
-    figures = attack_parts.merged(
-        [part(), part(exit_codes={"0": 9, "70": 1}, most_cpu_s=3.0, wrong=1, first_wrong=wrong)]
-    )
+    figures = attack_parts.merged([part(), part(exit_codes={"0": 9, "70": 1}, most_cpu_s=3.0, wrong=1, first_wrong=wrong)])
     assert figures["mutated_models"] == {
-        "seeds": 9, "of": 20, "cases": 20, "exit_codes": {"0": 16, "3": 3, "70": 1}, "most_cpu_s": 3.0, "wrong": 1,
+        "seeds": 9,
+        "of": 20,
+        "cases": 20,
+        "exit_codes": {"0": 16, "3": 3, "70": 1},
+        "most_cpu_s": 3.0,
+        "wrong": 1,
         "first_wrong": wrong,
-    }  # fmt: skip
+    }
     assert (figures["parts"], figures["hours"]) == (2, 1.0)
 
 

@@ -45,25 +45,17 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("document", "words"),
     [
-        (
-            "edgedla.pareto",
-            ["place", "{m}", "--target", "orin", "--pareto", "latency,energy", "--format", "json", "-o", "{o}"],
-        ),
+        ("edgedla.pareto", ["place", "{m}", "--target", "orin", "--pareto", "latency,energy", "--format", "json", "-o", "{o}"]),
         ("edgedla.placement", ["place", "{m}", "--target", "orin", "--format", "json", "-o", "{o}"]),
         ("edgedla.verification", ["place", "{m}", "--verify", "{p}", "--format", "json", "-o", "{o}"]),
-        (
-            "edgedla.prediction",
-            ["place", "{m}", "--target", "orin", "--evaluate", "DLA0", "--format", "json", "-o", "{o}"],
-        ),
+        ("edgedla.prediction", ["place", "{m}", "--target", "orin", "--evaluate", "DLA0", "--format", "json", "-o", "{o}"]),
         ("edgedla.baseline", ["check", "{m}", "-q", "--target", "orin", "--baseline", "{o}", "--update-baseline"]),
         ("edgedla.check", ["check", "{m}", "--target", "orin", "--fail-on", "never", "-o", "{o}"]),
         ("edgedla.deployment", ["deploy", "{m}", "--target", "orin", "--level", "0", "--backend", "host", "-o", "{d}"]),
         ("edgedla.quantization", ["quantize", "{m}", "--target", "orin", "--data", "{s}", "-o", "{d}"]),
     ],
 )
-def test_a_document_of_odd_names_is_one(
-    document: str, words: List[str], name: str, folder: Path, tmp_path: Path
-) -> None:
+def test_a_document_of_odd_names_is_one(document: str, words: List[str], name: str, folder: Path, tmp_path: Path) -> None:
     places = {
         "m": folder / f"{name}.onnx",
         "o": tmp_path / "o.json",

@@ -16,16 +16,7 @@ from edgedla.errors import ModelError, ModelTooLarge
 from edgedla.importers import load_onnx
 from edgedla.importers.model_file import onnx_file
 from edgedla.importers.network import core
-from tests.hostile.nasty_models import (
-    LARGE,
-    bipartite,
-    chain,
-    empty_nodes,
-    fan_out,
-    nested_functions,
-    nested_ifs,
-    sum_of_one,
-)
+from tests.hostile.nasty_models import LARGE, bipartite, chain, empty_nodes, fan_out, nested_functions, nested_ifs, sum_of_one
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -56,9 +47,7 @@ def test_nodes_that_become_too_many_layers_are_refused(monkeypatch: pytest.Monke
     assert len(load_onnx(sum_of_one(51).SerializeToString()).layers) == 50
 
 
-def test_a_network_that_is_too_large_is_neither_simulated_nor_measured(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_network_that_is_too_large_is_neither_simulated_nor_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     save(chain(6), str(tmp_path / "m.onnx"))
     fp16, int8 = (BuildRequest(target="orin", backend="host", precision=p) for p in ("fp16", "int8"))
     monkeypatch.setattr(limits, "MOST_MEASURED", 5)
@@ -91,8 +80,7 @@ def test_fix_refuses_a_too_large_model_before_onnx_ir_reads_it(monkeypatch: pyte
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "verb"),
-    [*((name, verb) for name in sorted(LARGE) for verb in ("check", "layers")), ("wide_concat", "place")],
+    ("name", "verb"), [*((name, verb) for name in sorted(LARGE) for verb in ("check", "layers")), ("wide_concat", "place")]
 )
 def test_large_models_end_within_20_cpu_seconds_and_a_gigabyte(name: str, verb: str, tmp_path: Path) -> None:
     path = tmp_path / "m.onnx"
@@ -103,11 +91,13 @@ def test_large_models_end_within_20_cpu_seconds_and_a_gigabyte(name: str, verb: 
 
     done = subprocess.run(
         [sys.executable, "-c", CHILD, verb, str(path), "--target", "orin"],
-        cwd=str(ROOT), preexec_fn=limits, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    assert (
-        done.returncode == 0
-    ), f"ended by signal {-done.returncode} (24: more than 20 CPU seconds): {done.stderr[-500:]}"
+        cwd=str(ROOT),
+        preexec_fn=limits,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert done.returncode == 0, f"ended by signal {-done.returncode} (24: more than 20 CPU seconds): {done.stderr[-500:]}"
     code, kib = (int(word) for word in done.stderr.split()[-2:])
     assert code in (0, 1, 3), done.stderr[-500:]
     assert kib < 1 << 20

@@ -29,10 +29,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 LINES: List[List[str]] = [
-    *(
-        ["check", "{m}", "--target", "xavier", "--format", f]
-        for f in ("text", "json", "markdown", "sarif", "junit", "html")
-    ),
+    *(["check", "{m}", "--target", "xavier", "--format", f] for f in ("text", "json", "markdown", "sarif", "junit", "html")),
     ["check", "{m}", "--target", "xavier", "--mode", "standalone"],
     ["layers", "{m}"],
     ["layers", "{m}", "--format", "json"],
@@ -82,16 +79,12 @@ def test_printable_keeps_own_styles_and_escapes_other_control_sequences() -> Non
 
 def test_commands_print_through_the_escaping_echo() -> None:
     """click.echo prints names as they are."""
-    wrong = [
-        p.name for p in CLI.rglob("*.py") if p.name not in ("output.py", "main.py") and "click.echo" in p.read_text()
-    ]
+    wrong = [p.name for p in CLI.rglob("*.py") if p.name not in ("output.py", "main.py") and "click.echo" in p.read_text()]
     assert wrong == []
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full on this system")
-@pytest.mark.parametrize(
-    ("args", "code"), [(["check", "absent.onnx"], 3), (["chek"], 2), (["targets", "--nonsense"], 2)]
-)
+@pytest.mark.parametrize(("args", "code"), [(["check", "absent.onnx"], 3), (["chek"], 2), (["targets", "--nonsense"], 2)])
 def test_with_an_unwritable_stderr_the_exit_code_is_kept(args: List[str], code: int) -> None:
     with open("/dev/full", "w") as full:
         done = subprocess.run([sys.executable, "-m", "edgedla", *args], stdout=subprocess.PIPE, stderr=full, timeout=60)
@@ -104,9 +97,7 @@ def test_a_build_goes_on_where_its_progress_cannot_be_written(model: Path, tmp_p
     plain.write_bytes(model.read_bytes())
     args = ["build", str(plain), "--target", "orin", "--backend", "host", "-o", str(tmp_path / "a")]
     with open("/dev/full", "w") as full:
-        done = subprocess.run(
-            [sys.executable, "-m", "edgedla", *args], stdout=subprocess.PIPE, stderr=full, timeout=120
-        )
+        done = subprocess.run([sys.executable, "-m", "edgedla", *args], stdout=subprocess.PIPE, stderr=full, timeout=120)
     assert done.returncode == 0
     assert (tmp_path / "a" / "manifest.json").exists()
 

@@ -8,9 +8,38 @@ from typing import Any, List, Sequence, Tuple
 
 #: What stands in place of a value of a document.
 VALUES: Tuple[Any, ...] = (
-    None, True, False, 0, -1, 1, 0.5, 1e308, -1e308, 2**31, 2**63, 2**70, "", " ", "x", "NaN", "\x1b[2J", "a\nb", "\u2028", "\ud800",
-    "../../x", "/etc/passwd", "x" * 5000, "=1+1", "<script>", [], {}, [None], {"a": 1}, [[[[1]]]], ["x"] * 50,
-)  # fmt: skip
+    None,
+    True,
+    False,
+    0,
+    -1,
+    1,
+    0.5,
+    1e308,
+    -1e308,
+    2**31,
+    2**63,
+    2**70,
+    "",
+    " ",
+    "x",
+    "NaN",
+    "\x1b[2J",
+    "a\nb",
+    "\u2028",
+    "\ud800",
+    "../../x",
+    "/etc/passwd",
+    "x" * 5000,
+    "=1+1",
+    "<script>",
+    [],
+    {},
+    [None],
+    {"a": 1},
+    [[[[1]]]],
+    ["x"] * 50,
+)
 WORDS = ("", "zz", "__class__", "\x1b[31m", "document", "x" * 300)
 
 

@@ -25,12 +25,8 @@ def model(
     functions: Sequence[onnx.FunctionProto] = (),
     out_type: int = TensorProto.FLOAT,
 ) -> onnx.ModelProto:
-    graph = helper.make_graph(
-        list(nodes), "g", list(inputs), [value(n, None, out_type) for n in outputs], list(initializers)
-    )
-    opsets = [helper.make_opsetid("", opset)] + [
-        helper.make_opsetid(d, 1) for d in sorted({f.domain for f in functions})
-    ]
+    graph = helper.make_graph(list(nodes), "g", list(inputs), [value(n, None, out_type) for n in outputs], list(initializers))
+    opsets = [helper.make_opsetid("", opset)] + [helper.make_opsetid(d, 1) for d in sorted({f.domain for f in functions})]
     return helper.make_model(graph, opset_imports=opsets, functions=list(functions), ir_version=8)
 
 

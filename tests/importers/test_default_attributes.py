@@ -41,9 +41,7 @@ def layers_of(proto: onnx.ModelProto) -> Any:
         graph = load_onnx(proto, trt=RELEASE)
     except ModelError as e:
         return f"refused: {e.what}"
-    rows = [
-        (x.type, FLOAT.sub(lambda m: f"{float(m[0]):.6g}", str(x.params)), x.inputs, x.outputs) for x in graph.layers
-    ]
+    rows = [(x.type, FLOAT.sub(lambda m: f"{float(m[0]):.6g}", str(x.params)), x.inputs, x.outputs) for x in graph.layers]
     return rows, {name: (tensor.dims, tensor.dtype) for name, tensor in graph.tensors.items()}
 
 

@@ -12,17 +12,9 @@ from tests.importers.onnx_models import constant, ints, model, one, output_dims,
 
 OLD, NEW = (8, 6), (10, 3)
 POOL = {"kernel_shape": [3, 3], "strides": [2, 2], "ceil_mode": 1}
-GRU = one(
-    "GRU",
-    {"hidden_size": 4, "layout": 1},
-    dims=(3, 5, 2),
-    initializers=[weights("w", 1, 12, 2), weights("r", 1, 12, 4)],
-)
+GRU = one("GRU", {"hidden_size": 4, "layout": 1}, dims=(3, 5, 2), initializers=[weights("w", 1, 12, 2), weights("r", 1, 12, 4)])
 UNEVEN = model(
-    [helper.make_node("Split", ["x"], ["y", "z"], name="n", axis=1, num_outputs=2)],
-    [value("x", [1, 5])],
-    ["y", "z"],
-    opset=18,
+    [helper.make_node("Split", ["x"], ["y", "z"], name="n", axis=1, num_outputs=2)], [value("x", [1, 5])], ["y", "z"], opset=18
 )
 
 
@@ -35,10 +27,7 @@ def resize(**attributes):
 def scatter(op, **attributes):
     nodes = [helper.make_node(op, ["x", "i", "u"], ["y"], name="n", **attributes)]
     return model(
-        nodes,
-        [value("x", [4, 8]), value("i", [2, 2], 7), value("u", [2, 2] if op != "ScatterND" else [2])],
-        ["y"],
-        opset=18,
+        nodes, [value("x", [4, 8]), value("i", [2, 2], 7), value("u", [2, 2] if op != "ScatterND" else [2])], ["y"], opset=18
     )
 
 

@@ -49,8 +49,20 @@ def random(op: str) -> onnx.ModelProto:
 MODELS: Dict[str, Callable[[], onnx.ModelProto]] = {
     **{
         op: (lambda op=op: one(op))  # type: ignore[misc]
-        for op in ("Acos", "Acosh", "Celu", "Cosh", "LeakyRelu", "MeanVarianceNormalization", "Selu", "Softplus", "Tan",
-                   "Tanh", "RandomNormalLike", "RandomUniformLike")
+        for op in (
+            "Acos",
+            "Acosh",
+            "Celu",
+            "Cosh",
+            "LeakyRelu",
+            "MeanVarianceNormalization",
+            "Selu",
+            "Softplus",
+            "Tan",
+            "Tanh",
+            "RandomNormalLike",
+            "RandomUniformLike",
+        )
     },
     "DeformConv": deformed,
     "DepthToSpace": lambda: one("DepthToSpace", {"blocksize": 2}),
@@ -67,10 +79,9 @@ MODELS: Dict[str, Callable[[], onnx.ModelProto]] = {
     "ScaledTanh": lambda: one("ScaledTanh", {"alpha": 0.5, "beta": 2.0}),
     **{
         op: (lambda op=op: quantised(op))  # type: ignore[misc]
-        for op in ("TRT_FP8DequantizeLinear", "TRT_FP8QuantizeLinear", "TRT_INT4DequantizeLinear",
-                   "TRT_INT4QuantizeLinear")
+        for op in ("TRT_FP8DequantizeLinear", "TRT_FP8QuantizeLinear", "TRT_INT4DequantizeLinear", "TRT_INT4QuantizeLinear")
     },
-}  # fmt: skip
+}
 
 
 def operators_of(graph: onnx.GraphProto) -> Set[str]:

@@ -22,9 +22,7 @@ def weights(*dims: int, scale: float = 0.2) -> np.ndarray:
     return (np.random.default_rng(sum(dims)).standard_normal(dims) * scale).astype(np.float32)
 
 
-def net(
-    nodes: List[Any], outputs: Dict[str, Tuple[int, ...]], constants: Dict[str, np.ndarray], opset: int = 17
-) -> Any:
+def net(nodes: List[Any], outputs: Dict[str, Tuple[int, ...]], constants: Dict[str, np.ndarray], opset: int = 17) -> Any:
     return onnx_model(nodes, {"x": (1, 4, 8, 8)}, outputs, {"w": weights(4, 4, 3, 3), **constants}, opset=opset)
 
 
@@ -77,9 +75,12 @@ def test_without_own_ends_inputs_and_outputs_become_float16() -> None:
 
 def test_scales_of_resize_integers_and_shapes_are_not_touched() -> None:
     nodes = [
-        conv("x", "a"), onnx.helper.make_node("Resize", ["a", "", "scales"], ["u"], mode="nearest"), node("Shape", "u", "s"),
-        node("Gather", "s two", "rows"), node("Reshape", "u target", "y"),
-    ]  # fmt: skip
+        conv("x", "a"),
+        onnx.helper.make_node("Resize", ["a", "", "scales"], ["u"], mode="nearest"),
+        node("Shape", "u", "s"),
+        node("Gather", "s two", "rows"),
+        node("Reshape", "u target", "y"),
+    ]
     constants = {"scales": np.array([1, 1, 2, 2], np.float32), "two": np.array([2]), "target": np.array([1, -1])}
     model = net(nodes, {"y": (1, 1024), "rows": (1,)}, constants)
     model.graph.output[1].type.tensor_type.elem_type = onnx.TensorProto.INT64
@@ -101,8 +102,11 @@ def test_a_constant_that_both_types_read_has_both_forms_and_a_kept_node_its_cast
 
 
 def test_weights_beyond_the_range_are_clamped_and_named() -> None:
-    model = net([conv("x", "a"), node("Mul", "a k", "b"), node("Add", "b tiny", "y")], {"y": (1, 4, 8, 8)},
-                {"k": np.array(1e6, np.float32), "tiny": np.array(1e-9, np.float32)})  # fmt: skip
+    model = net(
+        [conv("x", "a"), node("Mul", "a k", "b"), node("Add", "b tiny", "y")],
+        {"y": (1, 4, 8, 8)},
+        {"k": np.array(1e6, np.float32), "tiny": np.array(1e-9, np.float32)},
+    )
     halved = converted(model)
     assert (halved.clamped, halved.vanished) == (("k",), ("tiny",))
     assert "clamped in k" in halved.text
@@ -135,8 +139,11 @@ def test_values_that_subgraphs_read_stay_float() -> None:
     other = onnx.helper.make_graph(
         [node("Neg", "a", "n")], "else", [], [onnx.helper.make_tensor_value_info("n", 1, (1, 4, 8, 8))]
     )
-    model = net([conv("x", "a"), node("If", "yes", "i", then_branch=branch, else_branch=other), conv("i", "y")],
-                {"y": (1, 4, 8, 8)}, {"yes": np.array(True)})  # fmt: skip
+    model = net(
+        [conv("x", "a"), node("If", "yes", "i", then_branch=branch, else_branch=other), conv("i", "y")],
+        {"y": (1, 4, 8, 8)},
+        {"yes": np.array(True)},
+    )
     halved = converted(model)
     x = np.random.default_rng(4).standard_normal((1, 4, 8, 8)).astype(np.float32)
     assert np.allclose(outputs(halved.model, x)[0], outputs(model, x)[0], rtol=1e-2, atol=1e-2)
@@ -144,8 +151,11 @@ def test_values_that_subgraphs_read_stay_float() -> None:
 
 def test_models_with_float16_or_quantisation_or_without_float_data_are_left_alone() -> None:
     assert in_float16(converted(net([conv("x", "y")], {"y": (1, 4, 8, 8)}, {})).model) is None
-    quantised = net([node("QuantizeLinear", "x s", "q"), node("DequantizeLinear", "q s", "d"), conv("d", "y")],
-                    {"y": (1, 4, 8, 8)}, {"s": np.array(0.1, np.float32)})  # fmt: skip
+    quantised = net(
+        [node("QuantizeLinear", "x s", "q"), node("DequantizeLinear", "q s", "d"), conv("d", "y")],
+        {"y": (1, 4, 8, 8)},
+        {"s": np.array(0.1, np.float32)},
+    )
     assert in_float16(quantised) is None
     integers = onnx_model([node("Add", "x x", "y")], {"x": (2,)}, {"y": (2,)}, [])
     for value in (*integers.graph.input, *integers.graph.output):
@@ -164,15 +174,9 @@ def test_any_chain_computes_the_same_in_both_types(steps: List[str], kept: Any, 
     for i, step in enumerate(steps, 1):
         new = f"v{i}"
         if step == "Concat":
-            nodes += [
-                node("Concat", f"{at} {at}", f"{new}_two", axis=1),
-                node("Slice", f"{new}_two zero four one", new),
-            ]
+            nodes += [node("Concat", f"{at} {at}", f"{new}_two", axis=1), node("Slice", f"{new}_two zero four one", new)]
         elif step == "Constant":
-            nodes += [
-                node("Constant", "", f"{new}_c", value=constant("", np.float32([0.5]))),
-                node("Mul", f"{at} {new}_c", new),
-            ]
+            nodes += [node("Constant", "", f"{new}_c", value=constant("", np.float32([0.5]))), node("Mul", f"{at} {new}_c", new)]
         elif step in ("Mul", "Add"):
             nodes.append(node(step, f"{at} k", new))
         elif step == "MaxPool":

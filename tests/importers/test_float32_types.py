@@ -69,9 +69,13 @@ def test_float_ports_of_a_half_network_lose_their_casts_and_keep_their_names() -
 def test_outputs_behind_casts_keep_their_names() -> None:
     """An input that is cast to an output, a tensor behind two casts, and an output that is read on."""
     nodes = [
-        node("Cast", "x", "first", to=10), node("Relu", "x", "inner"), node("Cast", "inner", "one", to=10),
-        node("Cast", "one", "two", to=1), node("Cast", "two", "three", to=10), node("Relu", "three", "last"),
-    ]  # fmt: skip
+        node("Cast", "x", "first", to=10),
+        node("Relu", "x", "inner"),
+        node("Cast", "inner", "one", to=10),
+        node("Cast", "one", "two", to=1),
+        node("Cast", "two", "three", to=10),
+        node("Relu", "three", "last"),
+    ]
     model = onnx_model(nodes, {"x": (1, 3, 8, 8)}, {}, {}, opset=17)
     model.graph.output.extend(
         [value("first", (1, 3, 8, 8), 10), value("three", (1, 3, 8, 8), 10), value("last", (1, 3, 8, 8), 10)]
@@ -88,9 +92,7 @@ def test_outputs_behind_casts_keep_their_names() -> None:
 
 
 def test_branches_read_the_value_before_a_removed_cast() -> None:
-    nodes = [
-        node("Cast", "x", "h", to=10), node("ReduceMax", "h", "m", keepdims=0), node("Greater", "m zero", "c"),
-    ]  # fmt: skip
+    nodes = [node("Cast", "x", "h", to=10), node("ReduceMax", "h", "m", keepdims=0), node("Greater", "m zero", "c")]
     k = helper.make_node("Constant", [], ["k"], value=constant("k", np.array(2.0, np.float16)))
     then = helper.make_graph([k, node("Mul", "h k", "r")], "t", [], [value("r", None, 10)])
     other = helper.make_graph([node("Cast", "h", "f", to=10)], "e", [], [value("f", None, 10)])
@@ -125,15 +127,14 @@ def test_every_type_attribute_is_converted() -> None:
 
 
 def test_functions_and_scalars_are_converted_keeping_their_shape() -> None:
-    body = [
-        helper.make_node("Constant", [], ["k"], value=constant("", np.array(2.0, np.float32))),
-        node("Mul", "p k", "q"),
-    ]
+    body = [helper.make_node("Constant", [], ["k"], value=constant("", np.array(2.0, np.float32))), node("Mul", "p k", "q")]
     twice = helper.make_function("own", "Twice", ["p"], ["q"], body, [helper.make_opsetid("", 17)])
     model = onnx_model(
-        [node("Relu", "x", "a"), helper.make_node("Twice", ["a"], ["y"], domain="own")], outputs={"y": (1, 3, 8, 8)},
-        opset=17, functions=[twice],
-    )  # fmt: skip
+        [node("Relu", "x", "a"), helper.make_node("Twice", ["a"], ["y"], domain="own")],
+        outputs={"y": (1, 3, 8, 8)},
+        opset=17,
+        functions=[twice],
+    )
     half = halved(model)
     assert types_left(half) != []
     turn_types(half)
@@ -158,12 +159,19 @@ def test_double_values_beyond_float_stay_finite() -> None:
     "nodes",
     [
         # Sizes are worked out in DOUBLE; the network is FLOAT.
-        [node("Relu", "x", "a"), node("Shape", "a", "s"), node("Cast", "s", "d", to=11), node("Mul", "d d", "e"),
-         node("Cast", "e", "i", to=7), node("ConstantOfShape", "i", "z"), node("Identity", "a", "y")],
+        [
+            node("Relu", "x", "a"),
+            node("Shape", "a", "s"),
+            node("Cast", "s", "d", to=11),
+            node("Mul", "d d", "e"),
+            node("Cast", "e", "i", to=7),
+            node("ConstantOfShape", "i", "z"),
+            node("Identity", "a", "y"),
+        ],
         # Only its input was FLOAT16.
         [node("Cast", "x", "h", to=10), node("Cast", "h", "f", to=1), node("Relu", "f", "y")],
     ],
-)  # fmt: skip
+)
 def test_a_float_network_with_casts_to_other_types_is_unchanged(nodes: Any) -> None:
     assert own_types(onnx_model(nodes, {"x": (1, 3, 8, 8)}, {"y": (1, 3, 8, 8)}, opset=17)) is None
 

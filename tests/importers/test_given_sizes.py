@@ -75,9 +75,7 @@ def test_every_command_names_the_size_that_breaks_the_model(
     assert not (tmp_path / "out").exists()
 
 
-def test_fix_names_the_check_command_that_explains_the_refusal(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_fix_names_the_check_command_that_explains_the_refusal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("onnx_ir")
     save(flattened(256), tmp_path / "m.onnx")
     assert exit_code_of(["fix", str(tmp_path / "m.onnx"), "--batch", "2", "--dry-run"]) == 3
@@ -89,18 +87,13 @@ def test_fix_names_the_check_command_that_explains_the_refusal(
 def shapeless(tmp_path: Path) -> Path:
     """A model with an input of which it does not even say how many dims it has, as TensorFlow's exports may have."""
     model = onnx_model(
-        [node("Conv", "x w", "y", name="conv")],
-        {"x": (1, 3, 8, 8)},
-        {"y": None},
-        {"w": np.ones((4, 3, 3, 3), np.float32)},
+        [node("Conv", "x w", "y", name="conv")], {"x": (1, 3, 8, 8)}, {"y": None}, {"w": np.ones((4, 3, 3, 3), np.float32)}
     )
     model.graph.input[0].type.tensor_type.ClearField("shape")
     return save(model, tmp_path / "open.onnx")
 
 
-def test_check_and_place_ask_for_the_shape_of_an_input_without_one(
-    shapeless: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_check_and_place_ask_for_the_shape_of_an_input_without_one(shapeless: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_code_of(["check", str(shapeless), "--target", "agx-orin-64gb"]) == 1
     told = capsys.readouterr().out
     assert "input 'x' has no shape; give --shapes x:NxCxHxW" in told

@@ -49,10 +49,7 @@ def test_known_elementwise_equals_numpy(data, op):
         assume(known.SMALL_TYPES[a.dtype][0] not in [*a.numbers, *b.numbers] and a.size and b.size)
     dims = np.broadcast_shapes(a.dims, b.dims)
     dtype = "BOOL" if op in ("EQUAL", "LESS", "GREATER") else a.dtype
-    agree(
-        evaluate.elementwise(op, a, b, dims, dtype),
-        fold.elementwise(op, a.array(), b.array(), dims, dtype),
-    )
+    agree(evaluate.elementwise(op, a, b, dims, dtype), fold.elementwise(op, a.array(), b.array(), dims, dtype))
 
 
 @given(values(), some.sampled_from(["INT64", "INT32", "BOOL", "FLOAT"]))
@@ -91,8 +88,7 @@ def test_known_shuffle_equals_numpy(x, data):
     second = data.draw(some.one_of(some.none(), some.permutations(range(len(middle)))))
     dims = middle if second is None else tuple(middle[i] for i in second)
     agree(
-        evaluate.shuffle(x, first, middle, second, dims, x.dtype),
-        fold.shuffle(x.array(), first, middle, second, dims, x.dtype),
+        evaluate.shuffle(x, first, middle, second, dims, x.dtype), fold.shuffle(x.array(), first, middle, second, dims, x.dtype)
     )
 
 
@@ -105,8 +101,7 @@ def test_known_slice_equals_numpy(x, data):
     for axis, size in zip(along, rows[1]):
         dims[axis] = size
     agree(
-        evaluate.strict_slice(x, rows, axes, tuple(dims), x.dtype),
-        fold.strict_slice(x.array(), rows, axes, tuple(dims), x.dtype),
+        evaluate.strict_slice(x, rows, axes, tuple(dims), x.dtype), fold.strict_slice(x.array(), rows, axes, tuple(dims), x.dtype)
     )
 
 

@@ -25,9 +25,15 @@ def relu() -> Any:
 
 @pytest.mark.parametrize(
     "text",
-    [DEEP, "7", "[]", "{}", f'{{"input": 1, "mean": [{HUGE}], "std": [1], "colour": "rgb", "dtype": "f"}}',
-     f'{{"input": 1, "mean": [0], "std": [1], "scale": {HUGE}, "colour": "rgb", "dtype": "f"}}'],
-)  # fmt: skip
+    [
+        DEEP,
+        "7",
+        "[]",
+        "{}",
+        f'{{"input": 1, "mean": [{HUGE}], "std": [1], "colour": "rgb", "dtype": "f"}}',
+        f'{{"input": 1, "mean": [0], "std": [1], "scale": {HUGE}, "colour": "rgb", "dtype": "f"}}',
+    ],
+)
 def test_damaged_preprocessing_metadata_is_refused(text: str) -> None:
     model = relu()
     model.metadata_props.add(key=embedded_preprocess.METADATA, value=text)
@@ -37,9 +43,14 @@ def test_damaged_preprocessing_metadata_is_refused(text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    [DEEP, "7", "[]", '{"outputs": [{"name": "y", "shape": [1e999], "sources": [], "decoder": 0}], "decoder_sha256": ""}',
-     '{"outputs": 3, "decoder_sha256": ""}'],
-)  # fmt: skip
+    [
+        DEEP,
+        "7",
+        "[]",
+        '{"outputs": [{"name": "y", "shape": [1e999], "sources": [], "decoder": 0}], "decoder_sha256": ""}',
+        '{"outputs": 3, "decoder_sha256": ""}',
+    ],
+)
 def test_damaged_outputs_metadata_is_refused(text: str) -> None:
     with pytest.raises(ModelError, match="is damaged"):
         changed_outputs.changed_outputs(text, "m.onnx")
@@ -51,10 +62,7 @@ def test_damaged_outputs_metadata_is_refused(text: str) -> None:
         ("{0: 'person', 1: 'stop sign'}", ("person", "stop sign")),
         ("{1: 'b', 0: 'a'}", ("a", "b")),
         ('["a", "b"]', ("a", "b")),
-        *(
-            (text, ())
-            for text in ("", "{1: 'b'}", "{0: 7}", "{}", "'person'", DEEP, HUGE, "__import__('os')", "{[]: 1}", "\0")
-        ),
+        *((text, ()) for text in ("", "{1: 'b'}", "{0: 7}", "{}", "'person'", DEEP, HUGE, "__import__('os')", "{[]: 1}", "\0")),
         ("[" + "'a', " * 200_001 + "]", ()),
     ],
 )

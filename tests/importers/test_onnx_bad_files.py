@@ -266,10 +266,18 @@ def test_an_empty_tensor_with_a_dim_beyond_numpys_is_imported() -> None:
 @pytest.mark.parametrize(
     ("equation", "can"),
     [
-        ("ij,jk->ik", True), ("ij, jk", True), ("...ij,...jk->...ik", True), ("", True), ("i,i->", True),
-        ("y\033", False), ("i1", False), ("i_,i->", False), ("i.,i", False), ("i-", False),
+        ("ij,jk->ik", True),
+        ("ij, jk", True),
+        ("...ij,...jk->...ik", True),
+        ("", True),
+        ("i,i->", True),
+        ("y\033", False),
+        ("i1", False),
+        ("i_,i->", False),
+        ("i.,i", False),
+        ("i-", False),
     ],
-)  # fmt: skip
+)
 def test_shape_inference_skips_einsum_equations_that_hang_it(equation: str, can: bool) -> None:
     assert can_infer_einsum(equation) == can_infer_einsum(equation.encode()) == can
     # With another rank than the equation's, the inference of onnx 1.17 crashes.

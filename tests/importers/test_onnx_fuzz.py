@@ -21,18 +21,7 @@ PROBES = probes()
 SECONDS = 20.0
 INTEGERS = (0, 1, -1, 2, 3, 7, -2, 1000, 1 << 20, 1 << 31, -(1 << 31), (1 << 63) - 1, -(1 << 63))
 FLOATS = (0.0, 1.0, -1.0, 0.5, 1e-30, 3.4e38, float("inf"), float("-inf"), float("nan"))
-STRINGS = (
-    b"",
-    b"linear",
-    b"nearest",
-    b"SAME_UPPER",
-    b"VALID",
-    b"constant",
-    b"sum",
-    b"\xff\xfe",
-    b"a" * 1000,
-    b"...ij,jk->",
-)
+STRINGS = (b"", b"linear", b"nearest", b"SAME_UPPER", b"VALID", b"constant", b"sum", b"\xff\xfe", b"a" * 1000, b"...ij,jk->")
 
 
 def checked(what, trt):

@@ -21,10 +21,7 @@ CONV = one("Conv", {"kernel_shape": [3, 3]}, initializers=[weights("w", 4, 8, 3,
 
 def shared_bias():
     return model(
-        [
-            helper.make_node("Add", ["x", "b"], ["t"], name="first"),
-            helper.make_node("Add", ["t", "b"], ["y"], name="second"),
-        ],
+        [helper.make_node("Add", ["x", "b"], ["t"], name="first"), helper.make_node("Add", ["t", "b"], ["y"], name="second")],
         [value("x", [1, 8, 4, 4])],
         ["y"],
         [constant("b", np.arange(8, dtype=np.float32).reshape(1, 8, 1, 1))],
@@ -196,10 +193,7 @@ def test_a_standard_operator_without_importer_is_refused_with_the_parsers_reason
         (one("Conv", {"group": 3}, initializers=[weights("w", 4, 8, 3, 3)]), "n"),
         (one("Relu", inputs=[], opset=17, dims=[2] * 9), "rank"),
         (model([helper.make_node("Relu", ["x"], ["y"])], [value("x", [2], TensorProto.STRING)], ["y"]), "type"),
-        (
-            model([helper.make_node("Relu", ["x"], ["y"])], [value("x", [2])], ["y"], out_type=TensorProto.COMPLEX64),
-            "type",
-        ),
+        (model([helper.make_node("Relu", ["x"], ["y"])], [value("x", [2])], ["y"], out_type=TensorProto.COMPLEX64), "type"),
     ],
     ids=["groups", "rank 9", "string input", "complex output"],
 )

@@ -135,9 +135,7 @@ def test_layer_parameters_that_decide_placement_are_imported(what, proto, kind, 
     layer = next(layer for layer in load_onnx(proto, trt=trt).layers if layer.type == kind)
     found = {name: layer.params.get(name) for name in expected}
     plain = {k: list(v) if isinstance(v, tuple) else v for k, v in found.items()}
-    assert (
-        plain == pytest.approx(expected) if all(isinstance(v, float) for v in expected.values()) else plain == expected
-    )
+    assert plain == pytest.approx(expected) if all(isinstance(v, float) for v in expected.values()) else plain == expected
 
 
 @pytest.mark.parametrize("trt", VERSIONS, ids=str)
@@ -149,11 +147,18 @@ def test_dynamic_dims_stay_dynamic(what, proto, expected, trt):
 @pytest.mark.parametrize(
     ("trt", "lowering"),
     [
-        ((8, 2, 1), ("8.4", "8.2")), ((8, 4, 1), ("8.4", "")), ("8.5.2", ("8.5", "")), ((8, 6), ("8.6", "")),
-        ((10, 0), ("10.0", "")), ("10.1", ("10.0", "10.1")), ([10, 3, 0], ("10.3", "")), ((10, 7), ("10.7", "")),
-        ((10, 8), ("10.7", "10.8")), ((11, 4, 1), ("10.10", "11.4")),
+        ((8, 2, 1), ("8.4", "8.2")),
+        ((8, 4, 1), ("8.4", "")),
+        ("8.5.2", ("8.5", "")),
+        ((8, 6), ("8.6", "")),
+        ((10, 0), ("10.0", "")),
+        ("10.1", ("10.0", "10.1")),
+        ([10, 3, 0], ("10.3", "")),
+        ((10, 7), ("10.7", "")),
+        ((10, 8), ("10.7", "10.8")),
+        ((11, 4, 1), ("10.10", "11.4")),
     ],
-)  # fmt: skip
+)
 def test_an_unobserved_release_uses_the_newest_older_observed_parser(trt, lowering):
     graph = load_onnx(one("Relu"), trt=trt)
     assert (graph.lowering, graph.stands_in_for) == lowering
@@ -172,15 +177,7 @@ def test_a_release_of_other_than_numbers_is_refused():
 
 @pytest.mark.parametrize(
     ("trt", "opset", "newest"),
-    [
-        ("8.2", 14, 13),
-        ("8.4.1", 14, 13),
-        ("8.5", 18, 17),
-        ("8.5", 17, 0),
-        ("10.3", 21, 20),
-        ("10.7", 22, 0),
-        ("11.4", 26, 25),
-    ],
+    [("8.2", 14, 13), ("8.4.1", 14, 13), ("8.5", 18, 17), ("8.5", 17, 0), ("10.3", 21, 20), ("10.7", 22, 0), ("11.4", 26, 25)],
 )
 def test_a_model_newer_than_the_parser_is_noted(trt, opset, newest):
     notes = [n for n in load_onnx(one("Relu", opset=opset), trt=trt).notes if "opset" in n]

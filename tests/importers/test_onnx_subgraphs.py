@@ -47,10 +47,7 @@ def loop(body_nodes):
     return model([node], [value("x", [1, 8])], ["y"], [constant("n", np.int64(3)), constant("c", np.array(True))])
 
 
-BODY = [
-    helper.make_node("Identity", ["go"], ["go_out"]),
-    helper.make_node("Relu", ["v"], ["v_out"], name="inside"),
-]
+BODY = [helper.make_node("Identity", ["go"], ["go_out"]), helper.make_node("Relu", ["v"], ["v_out"], name="inside")]
 
 
 @pytest.mark.parametrize("trt", VERSIONS, ids=str)

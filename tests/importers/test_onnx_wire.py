@@ -98,9 +98,7 @@ def test_any_bytes_are_stripped_or_refused(data):
     assert len(left) <= len(base) + 100
 
 
-@pytest.mark.parametrize(
-    ("payload", "kind"), [(b"\x07", 0), (b"\x96\x01", 0), (b"12345678", 1), (b"\x03abc", 2), (b"1234", 5)]
-)
+@pytest.mark.parametrize(("payload", "kind"), [(b"\x07", 0), (b"\x96\x01", 0), (b"12345678", 1), (b"\x03abc", 2), (b"1234", 5)])
 def test_each_kind_of_field_ends_where_its_payload_does(payload, kind):
     data = bytes([3 << 3 | kind]) + payload
     found = list(wire.fields(data + b"\x08\x01", 0, len(data) + 2))

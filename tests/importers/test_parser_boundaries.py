@@ -53,10 +53,15 @@ def test_slice_bounds_at_int32_limits_equal_numpys(start, end, step, expected):
 @pytest.mark.parametrize(
     ("dims", "perm", "moves"),
     [
-        ((2, 1, 3), (0, 2, 1), False), ((1, 2, 3), (1, 0, 2), False), ((2, 3, 1), (0, 2, 1), False),
-        ((2, 2, 3), (0, 2, 1), True), ((2, 1, 3), (2, 1, 0), True), ((2, 2), (0, 1), False), ((2, 2), (1, 0), True),
+        ((2, 1, 3), (0, 2, 1), False),
+        ((1, 2, 3), (1, 0, 2), False),
+        ((2, 3, 1), (0, 2, 1), False),
+        ((2, 2, 3), (0, 2, 1), True),
+        ((2, 1, 3), (2, 1, 0), True),
+        ((2, 2), (0, 1), False),
+        ((2, 2), (1, 0), True),
     ],
-)  # fmt: skip
+)
 def test_8_6_transposes_only_where_data_moves(dims, perm, moves):
     (layer,) = load_onnx(one("Transpose", {"perm": list(perm)}, dims=dims), trt="8.6").layers
     assert (layer.params.get("first_transpose") == list(perm)) is moves
@@ -100,8 +105,7 @@ def test_a_step_of_zero_is_refused():
 
 
 @pytest.mark.parametrize(
-    ("opset", "mode", "out"),
-    [(9, "EXPLICIT_ROUND_DOWN", 3), (10, "EXPLICIT_ROUND_UP", 4), (11, "EXPLICIT_ROUND_UP", 4)],
+    ("opset", "mode", "out"), [(9, "EXPLICIT_ROUND_DOWN", 3), (10, "EXPLICIT_ROUND_UP", 4), (11, "EXPLICIT_ROUND_UP", 4)]
 )
 def test_ceil_mode_counts_from_opset_10_on(opset, mode, out):
     attributes = {"kernel_shape": [2, 2], "strides": [2, 2], "ceil_mode": 1}
@@ -142,10 +146,7 @@ def test_expand_has_stride_0_along_axes_of_size_1(trt, dims, shape, stride):
 @pytest.mark.parametrize("count", [1, 100])
 def test_constants_beyond_int32_are_clamped_before_10(count, given, expected):
     """A few are worked out in Python, many by NumPy."""
-    nodes = [
-        helper.make_node("Gather", ["c", "last"], ["g"], name="pick"),
-        helper.make_node("Add", ["x", "g"], ["y"], name="n"),
-    ]
+    nodes = [helper.make_node("Gather", ["c", "last"], ["g"], name="pick"), helper.make_node("Add", ["x", "g"], ["y"], name="n")]
     initializers = [ints("c", *([0] * (count - 1)), given), ints("last", count - 1)]
     graph = load_onnx(
         model(nodes, [value("x", [1], TensorProto.INT32)], ["y"], initializers, out_type=TensorProto.INT32), trt="8.6"
@@ -156,13 +157,7 @@ def test_constants_beyond_int32_are_clamped_before_10(count, given, expected):
 
 @pytest.mark.parametrize(
     ("left", "right", "expected"),
-    [
-        ((4, 8), (8,), (4, 8)),
-        ((8,), (4, 8), (4, 8)),
-        ((2, 1, 3), (5, 1), (2, 5, 3)),
-        ((1,), (1, 1), (1, 1)),
-        ((), (3,), (3,)),
-    ],
+    [((4, 8), (8,), (4, 8)), ((8,), (4, 8), (4, 8)), ((2, 1, 3), (5, 1), (2, 5, 3)), ((1,), (1, 1), (1, 1)), ((), (3,), (3,))],
 )
 @pytest.mark.parametrize("trt", ["8.5", "10.3"])
 def test_operands_of_lower_rank_get_leading_ones(trt, left, right, expected):
@@ -188,10 +183,7 @@ def test_batchnorm_in_half_precision_is_one_scale_layer_from_8_5_on(trt, kind):
     assert types(mixed, trt) == ["SCALE"]
 
 
-@pytest.mark.parametrize(
-    ("sizes", "parts"),
-    [((3, 5), [(0, 3), (3, 5)]), ((8, 0), [(0, 8), (8, 0)]), (None, [(0, 4), (4, 4)])],
-)
+@pytest.mark.parametrize(("sizes", "parts"), [((3, 5), [(0, 3), (3, 5)]), ((8, 0), [(0, 8), (8, 0)]), (None, [(0, 4), (4, 4)])])
 @pytest.mark.parametrize("trt", ["8.6", "10.3"])
 def test_parts_of_a_split_begin_where_the_one_before_ends(trt, sizes, parts):
     given = [] if sizes is None else [ints("s", *sizes)]
@@ -219,8 +211,7 @@ def test_pooling_by_a_norm_is_of_the_first_or_second(p, fits):
 
 
 @pytest.mark.parametrize(
-    ("opset", "attributes", "runs"),
-    [(6, {"is_test": 0}, False), (6, {"is_test": 1}, True), (6, {}, True), (7, {}, True)],
+    ("opset", "attributes", "runs"), [(6, {"is_test": 0}, False), (6, {"is_test": 1}, True), (6, {}, True), (7, {}, True)]
 )
 def test_dropout_in_training_is_refused_up_to_opset_6(opset, attributes, runs):
     proto = one("Dropout", attributes, opset=opset)
@@ -242,9 +233,13 @@ def test_arithmetic_of_booleans_is_refused(op):
 @pytest.mark.parametrize("like", [False, True])
 @pytest.mark.parametrize(
     ("kind", "attributes", "ends"),
-    [("Uniform", {}, (0.0, 1.0)), ("Uniform", {"low": -1.0, "high": 3.0}, (-1.0, 3.0)), ("Normal", {}, (0.0, 1.0)),
-     ("Normal", {"mean": 2.0, "scale": 0.5}, (2.0, 0.5))],
-)  # fmt: skip
+    [
+        ("Uniform", {}, (0.0, 1.0)),
+        ("Uniform", {"low": -1.0, "high": 3.0}, (-1.0, 3.0)),
+        ("Normal", {}, (0.0, 1.0)),
+        ("Normal", {"mean": 2.0, "scale": 0.5}, (2.0, 0.5)),
+    ],
+)
 def test_random_numbers_keep_their_range(kind, attributes, ends, like):
     if like:
         nodes = [helper.make_node(f"Random{kind}Like", ["x"], ["r"], name="r", **attributes)]
@@ -277,8 +272,7 @@ def test_a_resize_keeps_open_sizes_open(trt):
 
 
 @pytest.mark.parametrize(
-    ("kernel", "said"),
-    [([3, 3], ""), ([5, 5], "kernel_shape = .5, 5., kernel dimensions = .3, 3."), ([3, 5], "are not equal")],
+    ("kernel", "said"), [([3, 3], ""), ([5, 5], "kernel_shape = .5, 5., kernel dimensions = .3, 3."), ([3, 5], "are not equal")]
 )
 def test_a_kernel_of_another_size_than_its_weights_is_refused(kernel, said):
     proto = one("Conv", {"kernel_shape": kernel}, dims=(1, 4, 8, 8), initializers=[weights("w", 2, 4, 3, 3)])

@@ -35,18 +35,17 @@ def test_all_operators_of_the_sources_are_imported_by_the_releases_that_the_sour
     rows = recorded()
     assert len(rows) == 171
     wrong = [
-        (op, trt)
-        for op, by_release in rows.items()
-        for trt, has in by_release.items()
-        if (imports(op, trt) is not False) != has
+        (op, trt) for op, by_release in rows.items() for trt, has in by_release.items() if (imports(op, trt) is not False) != has
     ]
     assert wrong == []
 
 
 def test_every_operator_of_the_sources_is_lowered_or_named_as_one_whose_layers_nobody_saw() -> None:
     assert {op for op in recorded() if op not in OPERATORS} == {op for op in operator_table().since if op.startswith("TRT_")} - {
-        *OPERATORS, "TRT_Attention", "TRT_MoE"
-    }  # fmt: skip
+        *OPERATORS,
+        "TRT_Attention",
+        "TRT_MoE",
+    }
     newer: Set[str] = set(OPERATORS) - set(recorded())
     assert {op for op in newer if imports(op, (10, 1)) is not False} == set()
 
@@ -62,8 +61,7 @@ def test_every_row_names_sources_that_exist() -> None:
 
 
 @pytest.mark.parametrize(
-    ("op", "first"),
-    [("RandomNormalLike", "8.5"), ("HardSwish", "8.4"), ("Celu", "8.0"), ("LpPool", "8.0"), ("Hardmax", "9.2")],
+    ("op", "first"), [("RandomNormalLike", "8.5"), ("HardSwish", "8.4"), ("Celu", "8.0"), ("LpPool", "8.0"), ("Hardmax", "9.2")]
 )
 def test_a_release_without_an_importer_refuses_and_names_the_first_that_has_one(op: str, first: str) -> None:
     older = (7, 1) if first == "8.0" else (8, 2) if first == "8.4" else (8, 4)

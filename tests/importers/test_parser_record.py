@@ -24,17 +24,18 @@ CLASSES = [(row["name"], row["model"], v, answer) for row in classes() for v, an
 ON_PURPOSE = {"z23_00185_contrib_MyOp"}
 #: Models that the open parser takes and the library behind it refuses, as it itself said in 8.5.2 and 8.6.0: the record, made
 #: with a stand-in for the library, cannot show it.
-OVERRULED = {"argmax_1d", "test_div_uint8", "test_min_uint8", "test_reduce_max_bool_inputs",
-             "test_range_float_type_positive_delta_expanded", "z7_00091_ArgMin", "z7_00123_ArgMax", "z7_03156_ArgMax"}  # fmt: skip
+OVERRULED = {
+    "argmax_1d",
+    "test_div_uint8",
+    "test_min_uint8",
+    "test_reduce_max_bool_inputs",
+    "test_range_float_type_positive_delta_expanded",
+    "z7_00091_ArgMin",
+    "z7_00123_ArgMax",
+    "z7_03156_ArgMax",
+}
 #: Whole networks for the fast test: plain, depthwise, transformer with windows, detector, encoder-decoder.
-NETS = (
-    "tv_resnet18",
-    "tv_mobilenet_v2",
-    "tv_swin_t",
-    "yolo_yolov8n",
-    "seg_deeplabv3_mobilenet_v3_large",
-    "timm_pit_ti_224",
-)
+NETS = ("tv_resnet18", "tv_mobilenet_v2", "tv_swin_t", "yolo_yolov8n", "seg_deeplabv3_mobilenet_v3_large", "timm_pit_ti_224")
 
 
 def trt(version):
@@ -153,9 +154,7 @@ def rows(answer):
     for layer in answer["layers"]:
         names = counted.get(layer["type"], "").split()
         params = {n: layer["params"][n] for n in names if layer["params"].get(n) is not None}
-        found.append(
-            [layer["onnx_node"], layer["type"], layer["outputs"][0]["dims"] if layer["outputs"] else [], params]
-        )
+        found.append([layer["onnx_node"], layer["type"], layer["outputs"][0]["dims"] if layer["outputs"] else [], params])
     return found
 
 

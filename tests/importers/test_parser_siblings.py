@@ -64,10 +64,7 @@ def test_a_vector_times_a_batch_of_matrices_is_refused():
 
 def test_lp_pooling_rounds_up_since_10():
     proto = one("LpPool", {"kernel_shape": [2, 2], "strides": [2, 2], "ceil_mode": 1}, dims=(1, 1, 5, 5), opset=18)
-    modes = {
-        t: next(x for x in load_onnx(proto, trt=t).layers if x.type == "POOLING").params["padding_mode"]
-        for t in (OLD, NEW)
-    }
+    modes = {t: next(x for x in load_onnx(proto, trt=t).layers if x.type == "POOLING").params["padding_mode"] for t in (OLD, NEW)}
     assert modes == {OLD: "EXPLICIT_ROUND_DOWN", NEW: "EXPLICIT_ROUND_UP"}
 
 

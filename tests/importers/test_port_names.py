@@ -56,16 +56,23 @@ def test_names_of_another_count_than_the_outputs_are_ignored() -> None:
 def branching() -> onnx.ModelProto:
     """An If whose branches read values of the graph around them, which Identities hand on."""
     branches = {
-        f"{name}_branch": helper.make_graph([node(op, "handed", f"{name}_out")], name, [], [
-            helper.make_tensor_value_info(f"{name}_out", onnx.TensorProto.FLOAT, DIMS)
-        ])
+        f"{name}_branch": helper.make_graph(
+            [node(op, "handed", f"{name}_out")],
+            name,
+            [],
+            [helper.make_tensor_value_info(f"{name}_out", onnx.TensorProto.FLOAT, DIMS)],
+        )
         for name, op in (("then", "Neg"), ("else", "Abs"))
-    }  # fmt: skip
+    }
     nodes = [
-        node("Identity", "x", "i"), node("Relu", "i", "r"), node("Identity", "r", "handed"),
-        node("ReduceSum", "handed", "sum", keepdims=0), node("Cast", "sum", "which", to=onnx.TensorProto.BOOL),
-        node("If", "which", "made", **branches), node("Identity", "made", "y"),
-    ]  # fmt: skip
+        node("Identity", "x", "i"),
+        node("Relu", "i", "r"),
+        node("Identity", "r", "handed"),
+        node("ReduceSum", "handed", "sum", keepdims=0),
+        node("Cast", "sum", "which", to=onnx.TensorProto.BOOL),
+        node("If", "which", "made", **branches),
+        node("Identity", "made", "y"),
+    ]
     return onnx_model(nodes, {"x": DIMS}, {"y": DIMS}, opset=17)
 
 

@@ -17,9 +17,7 @@ from tests.models import node, onnx_model
 
 def net(zero: Any) -> Any:
     constants = {"w": np.ones((4, 4, 1, 1), np.float32), "s": np.array(0.05, np.float32), "z": np.array(zero)}
-    nodes = [
-        node("QuantizeLinear", "x s z", "q"), node("DequantizeLinear", "q s z", "d"), node("Conv", "d w", "y"),
-    ]  # fmt: skip
+    nodes = [node("QuantizeLinear", "x s z", "q"), node("DequantizeLinear", "q s z", "d"), node("Conv", "d w", "y")]
     return onnx_model(nodes, {"x": (1, 4, 8, 8)}, {"y": (1, 4, 8, 8)}, constants, opset=13)
 
 

@@ -16,9 +16,7 @@ ONE, ZERO, MIDDLE = np.float32(0.1), np.int8(0), np.uint8(128)
 
 
 def with_node(operator: str, inputs: str, constants: Dict[str, Any], opset: int = 17, **attributes: Any) -> Any:
-    return onnx_model(
-        [node(operator, inputs, "y", name="n", **attributes)], {"x": IMAGE}, {"y": None}, constants, opset=opset
-    )
+    return onnx_model([node(operator, inputs, "y", name="n", **attributes)], {"x": IMAGE}, {"y": None}, constants, opset=opset)
 
 
 CHANNELS = {name: np.ones(4, np.float32) for name in ("s", "b", "m", "v")}
@@ -27,10 +25,7 @@ CHANNELS = {name: np.ones(4, np.float32) for name in ("s", "b", "m", "v")}
 @pytest.mark.parametrize(
     ("model", "hint"),
     [
-        (
-            with_node("BatchNormalization", "x s b m v", CHANNELS, training_mode=1),
-            "model.eval() in PyTorch; of one that",
-        ),
+        (with_node("BatchNormalization", "x s b m v", CHANNELS, training_mode=1), "model.eval() in PyTorch; of one that"),
         (with_node("Dropout", "x r t", {"r": np.float32(0.5), "t": np.bool_(True)}), "model.eval() in PyTorch"),
         (with_node("QuantizeLinear", "x s z", {"s": ONE, "z": MIDDLE}), "quantise symmetrically: ActivationSymmetric"),
         (

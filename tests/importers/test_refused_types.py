@@ -25,18 +25,7 @@ def test_the_hinted_type_conversion_makes_the_model_acceptable(tmp_path: Path) -
     assert "`edgedla fix MODEL --only float32-types -o OUT` turns the types" in refused.value.hint
     if sys.version_info >= (3, 10):
         out = tmp_path / "out.onnx"
-        fix = [
-            "fix",
-            str(path),
-            "--target",
-            "xavier-nx-8gb",
-            "--trt",
-            "8.5.2",
-            "--only",
-            "float32-types",
-            "-o",
-            str(out),
-        ]
+        fix = ["fix", str(path), "--target", "xavier-nx-8gb", "--trt", "8.5.2", "--only", "float32-types", "-o", str(out)]
         assert exit_code_of(fix) == 0
         assert edgedla.check(out, **platform).totals.layers_dla == 1
 

@@ -105,8 +105,6 @@ def test_check_fix_and_deploy_of_an_untrained_export_begin_with_the_same_figures
     deployed = deploy(proto, tmp_path / "out", **asked, level=0)
     begun = deployed.first.predicted["check"]
     assert (begun["layers_dla"], begun["loadables"]) == (report.totals.layers_dla, report.totals.regions)
-    as_file = (
-        f"{report.as_exported.layers_dla} of {report.as_exported.layers_dla + report.as_exported.layers_gpu} layers"
-    )
+    as_file = f"{report.as_exported.layers_dla} of {report.as_exported.layers_dla + report.as_exported.layers_gpu} layers"
     for notes in (report.notes, fixed.notes, deployed.notes):
         assert any("untrained" in note and as_file in note for note in notes)

@@ -44,9 +44,7 @@ def model(weight: np.ndarray, by: str = "") -> Any:
         nodes.append(helper.make_node(by, [], ["v"], value=inits.pop()))
     elif by:
         nodes.append(helper.make_node(by, ["w"], ["v"]))
-    nodes.append(
-        helper.make_node("Conv", ["x", "v" if by else "w"], ["y"], name="conv", kernel_shape=[3, 3], pads=[1] * 4)
-    )
+    nodes.append(helper.make_node("Conv", ["x", "v" if by else "w"], ["y"], name="conv", kernel_shape=[3, 3], pads=[1] * 4))
     x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, channels, 8, 8])
     y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, kernels, 8, 8])
     graph = helper.make_graph(nodes, "g", [x], [y], inits)
@@ -138,9 +136,7 @@ def test_the_gain_is_that_of_the_cost_model(tmp_path: Path) -> None:
     graph = layer_is_sparse(model(pruned(large())), tmp_path)[1]
     report = with_cost(check_graph(graph, ORIN, "int8"), graph)
     (note,) = (n for n in report.notes if WORDS in n)
-    dense, sparse = (
-        edgedla.predict(graph, target="agx-orin-64gb", precision="int8", sparsity=s) for s in (False, True)
-    )
+    dense, sparse = (edgedla.predict(graph, target="agx-orin-64gb", precision="int8", sparsity=s) for s in (False, True))
     saved = dense.latency_us - sparse.latency_us
     assert saved > 0
     assert f"saves {saved / 1000:.2g} ms" in note

@@ -58,8 +58,10 @@ def test_one_hot_takes_no_uint8(at: int) -> None:
     kinds[at] = TensorProto.UINT8
     proto = model(
         [helper.make_node("OneHot", ["x", "d", "v"], ["y"], name="n")],
-        [value("x", [4], kinds[0]), value("v", [2], kinds[1])], ["y"], [constant("d", np.int32(3))],
-    )  # fmt: skip
+        [value("x", [4], kinds[0]), value("v", [2], kinds[1])],
+        ["y"],
+        [constant("d", np.int32(3))],
+    )
     with pytest.raises(ModelError, match="UINT8|uint8|type"):
         load_onnx(proto, trt=(10, 3))
 
@@ -80,14 +82,10 @@ def test_the_scales_of_a_resize_stand_where_its_operator_set_puts_them(opset: in
     """Second up to 10, third from 11 on, after the region of interest."""
     given = [constant("roi", np.zeros(0, np.float32))] if opset >= 11 else []
     scales = constant("scales", np.array([1, 1, 2, 3], np.float32))
-    assert output_dims(one("Resize", {"mode": "nearest"}, initializers=[*given, scales], opset=opset)) == {
-        "y": (1, 8, 32, 48)
-    }
+    assert output_dims(one("Resize", {"mode": "nearest"}, initializers=[*given, scales], opset=opset)) == {"y": (1, 8, 32, 48)}
 
 
-@pytest.mark.parametrize(
-    ("indices", "taken"), [([0], [7]), ([2, 0], [9, 7]), ([3], None), ([-1], None), ([0, 3], None)]
-)
+@pytest.mark.parametrize(("indices", "taken"), [([0], [7]), ([2, 0], [9, 7]), ([3], None), ([-1], None), ([0, 3], None)])
 def test_an_index_beyond_a_vector_of_sizes_is_refused(indices: List[int], taken: Any) -> None:
     ctx: Any = None
     at = shape_tensor.ShapeTensor(list(indices), True, 1, len(indices))
@@ -104,10 +102,7 @@ def test_an_annotated_model_is_the_same_model_with_its_notes() -> None:
     data = b"".join(annotated(proto.SerializeToString(), {"target": "orin"}, [{"device": "DLA0", "why": "\udcff"}]))
     read = onnx.ModelProto.FromString(data)
     assert {p.key: p.value for p in read.metadata_props} == {f"{PREFIX}target": "orin"}
-    assert {p.key: p.value for p in read.graph.node[0].metadata_props} == {
-        f"{PREFIX}device": "DLA0",
-        f"{PREFIX}why": "?",
-    }
+    assert {p.key: p.value for p in read.graph.node[0].metadata_props} == {f"{PREFIX}device": "DLA0", f"{PREFIX}why": "?"}
     # Written again, the old notes go.
     again = onnx.ModelProto.FromString(b"".join(annotated(data, {}, [{}])))
     assert again == proto

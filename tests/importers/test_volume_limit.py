@@ -14,10 +14,7 @@ LARGE, SMALLER = (1, 32, 8192, 8192), (1, 32, 8192, 8191)
 
 
 def pooled(dims: tuple) -> bytes:
-    nodes = [
-        node("Relu", "x", "r", name="relu"),
-        node("MaxPool", "r", "y", name="pool", kernel_shape=[2, 2], strides=[2, 2]),
-    ]
+    nodes = [node("Relu", "x", "r", name="relu"), node("MaxPool", "r", "y", name="pool", kernel_shape=[2, 2], strides=[2, 2])]
     return bytes(onnx_model(nodes, {"x": dims}, {"y": (*dims[:2], 4096, dims[3] // 2)}).SerializeToString())
 
 

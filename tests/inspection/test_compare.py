@@ -8,12 +8,7 @@ from pathlib import Path
 import pytest
 
 from edgedla.errors import DocumentError
-from edgedla.inspection.comparison import (
-    Predicted,
-    compare,
-    predicted_of_check,
-    predicted_of_mapping,
-)
+from edgedla.inspection.comparison import Predicted, compare, predicted_of_check, predicted_of_mapping
 from edgedla.records.build_log_reader import read_build_log
 from edgedla.records.engine_info import read_engine_info
 from edgedla.records.real_placement import real_of_engine, real_of_log, real_of_mapping
@@ -25,8 +20,15 @@ TRT7 = read_build_log(LOGS / "darknet_trt7.log")
 
 
 def test_verbose_log_lists_the_members_of_each_node():
-    names = ["/conv1/Conv", "/relu/Relu", "/layer4/layer4.2/relu_2/Relu", "/avgpool/GlobalAveragePool", "/Flatten",
-             "/fc/Gemm", "(Unnamed Layer* 125) [ElementWise]"]  # fmt: skip
+    names = [
+        "/conv1/Conv",
+        "/relu/Relu",
+        "/layer4/layer4.2/relu_2/Relu",
+        "/avgpool/GlobalAveragePool",
+        "/Flatten",
+        "/fc/Gemm",
+        "(Unnamed Layer* 125) [ElementWise]",
+    ]
     real = real_of_log(RESNET, names)
     assert real.devices == {
         "/conv1/Conv": "dla",
@@ -43,8 +45,14 @@ def test_verbose_log_lists_the_members_of_each_node():
 
 
 def test_final_lists_fill_the_layers_between_first_and_last():
-    names = ["/model.0/conv/Conv", "/model.0/act/Mul", "/model.10/m/m.0/attn/Reshape", "/model.10/m/m.0/attn/qkv/conv/Conv",
-             "/model.10/Split", "/model.23/Add_2"]  # fmt: skip
+    names = [
+        "/model.0/conv/Conv",
+        "/model.0/act/Mul",
+        "/model.10/m/m.0/attn/Reshape",
+        "/model.10/m/m.0/attn/qkv/conv/Conv",
+        "/model.10/Split",
+        "/model.23/Add_2",
+    ]
     real = real_of_log(YOLO, names)
     assert real.devices == {
         "/model.0/conv/Conv": "dla",
@@ -149,9 +157,7 @@ def test_drift_records_hold_platform_and_message():
     real = real_of_log(the_log(), [p.name for p in predicted])
     comparison = compare(predicted, real, platform=platform, precision="fp16")
     records = comparison.to_dict()["drift"]
-    assert [(r["layer"], r["what"], r["tensorrt"]) for r in records] == [
-        ("pool", "placement", "gpu"), ("pool", "check", "gpu"),
-    ]  # fmt: skip
+    assert [(r["layer"], r["what"], r["tensorrt"]) for r in records] == [("pool", "placement", "gpu"), ("pool", "check", "gpu")]
     assert all(r["trt"] == "10.3" and r["precision"] == "fp16" for r in records)
     assert compare(predicted, real).to_dict()["drift"] == []
 
@@ -170,10 +176,7 @@ def test_recorded_and_predicted_devices_of_an_artifact_are_compared():
     real = real_of_mapping({"a": "DLA0", "b": "GPU", "c": "DLA1"}, "artifact")
     assert real.devices == {"a": "dla", "b": "gpu", "c": "dla"}
     comparison = compare(predicted_of_mapping({"a": "DLA1", "b": "DLA0", "c": "GPU"}), real)
-    assert [(d.layer, d.predicted, d.real) for d in comparison.differences] == [
-        ("b", "dla", "gpu"),
-        ("c", "gpu", "dla"),
-    ]
+    assert [(d.layer, d.predicted, d.real) for d in comparison.differences] == [("b", "dla", "gpu"), ("c", "gpu", "dla")]
 
 
 @pytest.mark.parametrize("document", [{}, {"document": "edgedla.check"}, {"document": "other", "layers": []}])

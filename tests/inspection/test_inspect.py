@@ -33,23 +33,27 @@ YOLO = LOGS / "yolo11l_trt8.5.log"
 def two_convolutions(path: Path, op: str = "Relu") -> Path:
     """Two convolutions with an activation between them, 1x3x32x32."""
     weights = [ones("w1", 8, 3, 3, 3), ones("w2", 4, 8, 1, 1)]
-    nodes = [
-        node("Conv", "x w1", "a", "conv1", pads=[1, 1, 1, 1]),
-        node(op, "a", "b", "act"),
-        node("Conv", "b w2", "y", "conv2"),
-    ]
+    nodes = [node("Conv", "x w1", "a", "conv1", pads=[1, 1, 1, 1]), node(op, "a", "b", "act"), node("Conv", "b w2", "y", "conv2")]
     return save(onnx_model(nodes, {"x": (1, 3, 32, 32)}, {"y": (1, 4, 32, 32)}, weights, opset=17), path)
 
 
 ENGINE = {
     "Layers": [
-        {"Name": "{ForeignNode[conv1...conv2]}", "LayerType": "DLA",
-         "Inputs": [{"Name": "x", "Dimensions": [1, 3, 32, 32], "Format/Datatype": "Int8"}], "Outputs": []},
-        {"Name": "Reformatting CopyNode for Output Tensor 0 to {ForeignNode[conv1...conv2]}", "LayerType": "Reformat",
-         "Inputs": [], "Outputs": []},
+        {
+            "Name": "{ForeignNode[conv1...conv2]}",
+            "LayerType": "DLA",
+            "Inputs": [{"Name": "x", "Dimensions": [1, 3, 32, 32], "Format/Datatype": "Int8"}],
+            "Outputs": [],
+        },
+        {
+            "Name": "Reformatting CopyNode for Output Tensor 0 to {ForeignNode[conv1...conv2]}",
+            "LayerType": "Reformat",
+            "Inputs": [],
+            "Outputs": [],
+        },
     ],
     "Bindings": ["x", "y"],
-}  # fmt: skip
+}
 
 
 def artifact(folder: Path, **changes) -> Path:
@@ -150,8 +154,7 @@ def test_engines_are_recognised_and_not_opened(tmp_path, data, version):
 
 def test_artifact_with_its_own_log_and_layers(tmp_path):
     folder = artifact(
-        tmp_path / "out",
-        contents={("engine", "model.engine"): b"e", ("layers", "layers.json"): json.dumps(ENGINE).encode()},
+        tmp_path / "out", contents={("engine", "model.engine"): b"e", ("layers", "layers.json"): json.dumps(ENGINE).encode()}
     )
     inspection = inspect(folder)
     assert inspection.kind == "artifact"
@@ -228,17 +231,13 @@ def test_a_calibration_cache_shows_its_scales(tmp_path):
     ]
     other = tmp_path / "other.cache"
     other.write_text("TRT-100300-EntropyCalibration2\r\nimages: 3c010a14\r\n")
-    assert [(d.key, d.only) for d in diff(inspection, inspect(other)).differences if d.section == "Ranges"] == [
-        ("a:b", "first")
-    ]
+    assert [(d.key, d.only) for d in diff(inspection, inspect(other)).differences if d.section == "Ranges"] == [("a:b", "first")]
     jsonschema.validate(json.loads(render_inspection(inspection, "json")), schema("edgedla.inspect"))
 
 
 def test_a_drift_file_is_recognised(tmp_path):
     path = tmp_path / "drift.yaml"
-    path.write_text(
-        "# Where they differ.\nschema: edgedla.drift/1\ntrt: 10.3.0\nlayers:\n- layer: a\n  tensorrt: gpu\n"
-    )
+    path.write_text("# Where they differ.\nschema: edgedla.drift/1\ntrt: 10.3.0\nlayers:\n- layer: a\n  tensorrt: gpu\n")
     inspection = inspect(path)
     assert inspection.kind == "drift"
     assert ("trt", "10.3.0") in [(f.key, f.value) for f in inspection.facts]
@@ -290,9 +289,7 @@ def test_rows_of_a_sweep_are_no_build_log(tmp_path):
     """The words in a row look like lines of a log, so that it was shown as a log without any content."""
     path = tmp_path / "rows.jsonl"
     model = two_convolutions(tmp_path / "net.onnx")
-    assert (
-        main.exit_code_of(["sweep", str(model), "--precision", "fp16,int8", "-j", "1", "-o", str(path), "--quiet"]) == 0
-    )
+    assert main.exit_code_of(["sweep", str(model), "--precision", "fp16,int8", "-j", "1", "-o", str(path), "--quiet"]) == 0
     with pytest.raises(DocumentError, match="JSON lines, as a sweep or a pipeline writes them"):
         detect(path)
     log = tmp_path / "container.jsonl"
@@ -429,9 +426,12 @@ def test_missing_files_and_plain_folders_are_refused(tmp_path):
 def test_damaged_files_of_every_kind_never_crash_inspect(tmp_path):
     rng = random.Random(5)
     sources = [
-        RESNET.read_bytes(), json.dumps(ENGINE).encode(), make_loadable(), plan_file(),
+        RESNET.read_bytes(),
+        json.dumps(ENGINE).encode(),
+        make_loadable(),
+        plan_file(),
         two_convolutions(tmp_path / "net.onnx").read_bytes(),
-    ]  # fmt: skip
+    ]
     path = tmp_path / "damaged"
     for data in sources:
         for _ in range(40):
@@ -445,8 +445,7 @@ def test_damaged_files_of_every_kind_never_crash_inspect(tmp_path):
 
 def test_inspect_documents_meet_their_schema(tmp_path):
     folder = artifact(
-        tmp_path / "out",
-        contents={("engine", "model.engine"): b"e", ("layers", "layers.json"): json.dumps(ENGINE).encode()},
+        tmp_path / "out", contents={("engine", "model.engine"): b"e", ("layers", "layers.json"): json.dumps(ENGINE).encode()}
     )
     for path in (RESNET, YOLO, folder, two_convolutions(tmp_path / "net.onnx")):
         jsonschema.validate(json.loads(render_inspection(inspect(path), "json")), schema("edgedla.inspect"))

@@ -20,9 +20,7 @@ from tests.ports import free_port  # noqa: E402
 from tests.remote.loopback import LoopbackBoard, keygen, missing  # noqa: E402
 
 ANSIBLE = ROOT / "jetson/ansible"
-PLAYBOOK = shutil.which(
-    "ansible-playbook", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
-)
+PLAYBOOK = shutil.which("ansible-playbook", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}")
 PIPELINE = """\
 version: 1
 artifact: artifact
@@ -68,11 +66,15 @@ class Fleet:
             self._venv(folder / name, board)
             port = free_port()
             self.hosts[name] = {
-                "ansible_host": "127.0.0.1", "ansible_port": board.port, "camera": "synthetic://?rate=4", "metrics_port": port,
-                "edgedla_venv": str(folder / name / "venv"), "edgedla_state": str(folder / name / "state"),
+                "ansible_host": "127.0.0.1",
+                "ansible_port": board.port,
+                "camera": "synthetic://?rate=4",
+                "metrics_port": port,
+                "edgedla_venv": str(folder / name / "venv"),
+                "edgedla_state": str(folder / name / "state"),
                 "edgedla_health_url": f"http://127.0.0.1:{port}/healthz",
                 "edgedla_restart_command": [sys.executable, str(folder / "restart.py"), str(folder / name)],
-            }  # fmt: skip
+            }
         (folder / "known").write_text("".join(known))
         self.artifact("artifact", "fp16")
 
@@ -87,27 +89,23 @@ class Fleet:
 
     def artifact(self, name: str, precision: str) -> None:
         model = ROOT / "examples/00_shapes_detector/shapes_detector.onnx"
-        command = [
-            sys.executable,
-            "-m",
-            "edgedla",
-            "build",
-            str(model),
-            "-o",
-            str(self.folder / name),
-            "--backend",
-            "host",
-        ]
+        command = [sys.executable, "-m", "edgedla", "build", str(model), "-o", str(self.folder / name), "--backend", "host"]
         subprocess.run([*command, "--precision", precision], check=True, capture_output=True, cwd=str(ROOT))
 
     def play(self, *words: str, artifact: str = "artifact") -> Dict[str, Dict[str, int]]:
         common = {
-            "ansible_user": os.environ.get("USER") or "root", "ansible_ssh_private_key_file": str(self.folder / "key"),
-            "ansible_python_interpreter": sys.executable, "edgedla_systemd": False, "edgedla_health_delay": 1,
+            "ansible_user": os.environ.get("USER") or "root",
+            "ansible_ssh_private_key_file": str(self.folder / "key"),
+            "ansible_python_interpreter": sys.executable,
+            "edgedla_systemd": False,
+            "edgedla_health_delay": 1,
             "ansible_ssh_common_args": f"-o UserKnownHostsFile={self.folder}/known -o GlobalKnownHostsFile=/dev/null",
-            "edgedla_health_retries": 12, "edgedla_health_settle": 2, "edgedla_artifact": str(self.folder / artifact),
-            "edgedla_pipeline_file": str(self.folder / "front.yaml.j2"), "edgedla_owner": os.environ.get("USER") or "root",
-        }  # fmt: skip
+            "edgedla_health_retries": 12,
+            "edgedla_health_settle": 2,
+            "edgedla_artifact": str(self.folder / artifact),
+            "edgedla_pipeline_file": str(self.folder / "front.yaml.j2"),
+            "edgedla_owner": os.environ.get("USER") or "root",
+        }
         inventory = {"jetsons": {"hosts": self.hosts, "vars": common}}
         (self.folder / "inventory.yml").write_text(yaml.safe_dump(inventory))
         assert PLAYBOOK is not None
@@ -121,10 +119,21 @@ class Fleet:
             "LC_ALL": "C.UTF-8",
         }
         done = subprocess.run(
-            [PLAYBOOK, "-i", str(self.folder / "inventory.yml"), str(ANSIBLE / "playbook.yml"),
-             "-e", '{"edgedla_serial": ["100%"], "edgedla_max_fail_percentage": 50}', *words],
-            capture_output=True, text=True, env=env, timeout=900, cwd=str(self.folder),
-        )  # fmt: skip
+            [
+                PLAYBOOK,
+                "-i",
+                str(self.folder / "inventory.yml"),
+                str(ANSIBLE / "playbook.yml"),
+                "-e",
+                '{"edgedla_serial": ["100%"], "edgedla_max_fail_percentage": 50}',
+                *words,
+            ],
+            capture_output=True,
+            text=True,
+            env=env,
+            timeout=900,
+            cwd=str(self.folder),
+        )
         self.said = done.stdout + done.stderr
         recap = re.findall(r"^(board\d+)\s*: (.*)$", done.stdout, re.M)
         assert len(recap) == len(self.hosts), self.said
@@ -187,9 +196,7 @@ def test_a_rollout_to_five_boards_rolls_the_failing_one_back(fleet):
     boards.artifact("artifact2", "int8")
     boards.hosts["board3"]["camera"] = f"{boards.folder}/no-such-video.mp4"
     second = boards.play(artifact="artifact2")
-    assert {name: r["failed"] for name, r in second.items()} == {
-        f"board{n}": int(n == 3) for n in range(5)
-    }, boards.said
+    assert {name: r["failed"] for name, r in second.items()} == {f"board{n}": int(n == 3) for n in range(5)}, boards.said
     assert "It is back at" in boards.said
     assert boards.release("board3") == before["board3"]
     assert boards.healthy("board3"), "the release of before runs again"

@@ -52,8 +52,12 @@ def module_named(name: str, monkeypatch: pytest.MonkeyPatch, **params: Any) -> A
 
 
 MANIFEST = {
-    "digest": "00", "model": {"name": "m"}, "platform": {"target": "agx-orin-64gb"}, "software": {"tensorrt": "10.3.0"}, "simulated": False,
-}  # fmt: skip
+    "digest": "00",
+    "model": {"name": "m"},
+    "platform": {"target": "agx-orin-64gb"},
+    "software": {"tensorrt": "10.3.0"},
+    "simulated": False,
+}
 DOCTOR = {
     "checks": [
         {"name": "module", "state": "ok", "found": "agx-orin-64gb"},
@@ -63,9 +67,7 @@ DOCTOR = {
 
 
 @pytest.mark.parametrize("number", range(amount(60, 500)))
-def test_facts_of_changed_documents_are_facts_or_nothing(
-    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_facts_of_changed_documents_are_facts_or_nothing(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     facts = module_named("edgedla_facts", monkeypatch)
     rng = random.Random(number)
     data = json.dumps(changed(MANIFEST, rng)).encode()
@@ -76,8 +78,7 @@ def test_facts_of_changed_documents_are_facts_or_nothing(
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["[" * 100_000, "{}", "", "null", '{"checks": [{"name": "module", "state": "ok"}]}', '{"checks": ["module"]}'],
+    "text", ["[" * 100_000, "{}", "", "null", '{"checks": [{"name": "module", "state": "ok"}]}', '{"checks": ["module"]}']
 )
 def test_documents_of_another_form_hold_no_facts(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     facts = module_named("edgedla_facts", monkeypatch)
@@ -92,9 +93,7 @@ def test_a_pipe_in_place_of_a_manifest_is_not_waited_for(tmp_path: Path, monkeyp
     (tmp_path / "front/releases").mkdir()
     os.mkfifo(artifact / "manifest.json")
     facts = module_named("edgedla_facts", monkeypatch, venv=str(tmp_path), state=str(tmp_path)).answer()
-    assert facts["ansible_facts"]["edgedla"]["pipelines"] == {
-        "front": {"current": None, "releases": [], "artifact": None}
-    }
+    assert facts["ansible_facts"]["edgedla"]["pipelines"] == {"front": {"current": None, "releases": [], "artifact": None}}
 
 
 @pytest.mark.parametrize("keep", [-1, 0, 1, 2, 9])

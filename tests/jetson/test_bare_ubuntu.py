@@ -65,14 +65,19 @@ def test_python_3_8_with_ubuntus_pip_installs_the_package(tmp_path: Path) -> Non
     environment["PIP_CONFIG_FILE"] = os.devnull
     wheel = subprocess.run(
         [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(tmp_path), str(ROOT)],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     if wheel.returncode != 0 or subprocess.run([*pip, "install", "-q", "pip==20.0.2"], env=environment).returncode != 0:
         pytest.skip(f"no package index can be reached: {wheel.stderr[-200:]}")
     made = next(tmp_path.glob("edgedla-*.whl"))
     done = subprocess.run(
         [*pip, "install", "-q", str(made), "prometheus-client", "numpy<2"],
-        env=environment, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     assert subprocess.run([str(tmp_path / "v/bin/edgedla"), "--version"], check=False).returncode == 0

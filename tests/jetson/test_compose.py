@@ -32,9 +32,7 @@ def test_the_pipeline_names_the_other_services_and_serves_what_they_ask_for() ->
     config = load_config(str(FOLDER / "pipeline.yaml"))
     assert config.outputs.mqtt.url == "mqtt://broker"
     assert {"broker", "prometheus", "grafana"} < set(SERVICES)
-    target = yaml.safe_load((FOLDER / "prometheus.yml").read_text())["scrape_configs"][0]["static_configs"][0][
-        "targets"
-    ][0]
+    target = yaml.safe_load((FOLDER / "prometheus.yml").read_text())["scrape_configs"][0]["static_configs"][0]["targets"][0]
     assert target == f"{config.metrics.names[0]}:{config.metrics.prometheus_port}"
     assert f":{config.metrics.prometheus_port}/healthz" in SERVICES["pipeline"]["healthcheck"]["test"][-1]
     assert SERVICES["pipeline"]["ports"] == [f"{config.view.port}:{config.view.port}"]
@@ -53,9 +51,7 @@ def test_ports_of_the_others_are_open_to_this_machine_only() -> None:
 def test_promtool_takes_the_settings(tmp_path: Path) -> None:
     shutil.copy(FOLDER / "prometheus.yml", tmp_path)
     shutil.copy(FOLDER.parent / "prometheus" / "alerts.yml", tmp_path)
-    done = subprocess.run(
-        ["promtool", "check", "config", str(tmp_path / "prometheus.yml")], capture_output=True, text=True
-    )
+    done = subprocess.run(["promtool", "check", "config", str(tmp_path / "prometheus.yml")], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

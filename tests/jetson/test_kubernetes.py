@@ -21,9 +21,7 @@ from tests.hostile.values import bytes_changed, changed
 
 FOLDER = Path(__file__).resolve().parents[2] / "jetson/kubernetes"
 MANIFEST = FOLDER / "edgedla.yaml"
-VALIDATE = shutil.which(
-    "kubernetes-validate", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
-)
+VALIDATE = shutil.which("kubernetes-validate", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}")
 
 
 @pytest.fixture
@@ -78,13 +76,20 @@ def label(document, node="orin1"):
 
 
 def test_node_labels_are_those_of_the_manifest(objects):
-    checks = [("module", "ok", "agx-orin-64gb"), ("JetPack", "warn", "L4T 99"), ("TensorRT", "ok", "10.3.0"),
-              ("DLA in this release", "ok", "2 cores")]  # fmt: skip
+    checks = [
+        ("module", "ok", "agx-orin-64gb"),
+        ("JetPack", "warn", "L4T 99"),
+        ("TensorRT", "ok", "10.3.0"),
+        ("DLA in this release", "ok", "2 cores"),
+    ]
     document = json.dumps({"checks": [{"name": n, "state": s, "found": f} for n, s, f in checks]})
     done = label(document)
     assert done.stdout.split() == [
-        "edgedla.dev/module=agx-orin-64gb", "edgedla.dev/jetpack-", "edgedla.dev/tensorrt=10.3.0", "edgedla.dev/dla=true",
-    ]  # fmt: skip
+        "edgedla.dev/module=agx-orin-64gb",
+        "edgedla.dev/jetpack-",
+        "edgedla.dev/tensorrt=10.3.0",
+        "edgedla.dev/dla=true",
+    ]
     wanted = objects["Deployment"]["spec"]["template"]["spec"]["nodeSelector"]
     assert {f"{k}={v}" for k, v in wanted.items()} <= set(done.stdout.split())
     assert label("[]").returncode == 1
@@ -100,15 +105,15 @@ def test_a_document_that_somebody_changed_labels_nothing_or_only_what_a_label_ma
     if number % 4 == 3:
         text = bytes_changed(text.encode(), rng).decode("utf-8", "surrogateescape")
     done = subprocess.run(
-        ["bash", str(FOLDER / "label-node.sh"), "orin1", "--dry-run"], input=text.encode("utf-8", "surrogateescape"), capture_output=True
-    )  # fmt: skip
+        ["bash", str(FOLDER / "label-node.sh"), "orin1", "--dry-run"],
+        input=text.encode("utf-8", "surrogateescape"),
+        capture_output=True,
+    )
     said = done.stdout.decode() + done.stderr.decode("utf-8", "replace")
     assert "Traceback" not in said
     lines = done.stdout.decode().splitlines()
     assert len(lines) == (4 if done.returncode == 0 else 0)
-    assert all(
-        re.fullmatch(r"edgedla\.dev/\w+(-|=[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)", line) for line in lines
-    )
+    assert all(re.fullmatch(r"edgedla\.dev/\w+(-|=[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)", line) for line in lines)
 
 
 @pytest.mark.parametrize(

@@ -20,16 +20,35 @@ OF_DOOR = '{job="edgedla", instance="a", source="door"}'
 PROMTOOL = shutil.which("promtool")
 SUMMARY = {
     "frames": defaultdict(lambda: 3),
-    "throughput_fps": 2.0, "simulated": False, "last_result_age_s": 1.0,
+    "throughput_fps": 2.0,
+    "simulated": False,
+    "last_result_age_s": 1.0,
     "stages": {"age": {"count": 3, "mean_ms": 4.0, "p50_ms": 4.0, "p90_ms": 5.0, "p99_ms": 6.0, "max_ms": 6.0}},
-    "runners": [{"runner": "DLA0", "in_use": True, "stages": [
-        {"stage": 0, "device": "DLA0", "inference": {"count": 3, "mean_ms": 2.0}}]}],
-    "sources": [{"name": "gate", "state": "open", "last_frame_age_s": 0.1, "live": True, "why": "",
-                 "captured": 3, "skipped": 0, "reconnects": 0, "stalls": 0}],
-    "models": [{"model": "", "all_non_finite": False, "sources": {"gate": {
-        "results": 3, "dropped": 0, "age": {"p50_ms": 1.0, "p99_ms": 2.0}}}}],
+    "runners": [
+        {"runner": "DLA0", "in_use": True, "stages": [{"stage": 0, "device": "DLA0", "inference": {"count": 3, "mean_ms": 2.0}}]}
+    ],
+    "sources": [
+        {
+            "name": "gate",
+            "state": "open",
+            "last_frame_age_s": 0.1,
+            "live": True,
+            "why": "",
+            "captured": 3,
+            "skipped": 0,
+            "reconnects": 0,
+            "stalls": 0,
+        }
+    ],
+    "models": [
+        {
+            "model": "",
+            "all_non_finite": False,
+            "sources": {"gate": {"results": 3, "dropped": 0, "age": {"p50_ms": 1.0, "p99_ms": 2.0}}},
+        }
+    ],
     "outputs": [{"output": "jsonl", "failed": "", "failures": 0, "lost": 0}, {"output": "events", "began": 0}],
-}  # fmt: skip
+}
 
 
 @pytest.fixture(scope="module")
@@ -88,11 +107,7 @@ def test_alerts_fire_only_under_their_conditions(tmp_path):
     def alert(name, at, *several, **labels):
         severity = {"severity": "critical" if name in CRITICAL else "warning"}
         wanted = [{"job": "edgedla", "instance": "a", **one} for one in several] or ([labels] if labels else [])
-        return {
-            "eval_time": at,
-            "alertname": name,
-            "exp_alerts": [{"exp_labels": {**severity, **one}} for one in wanted],
-        }
+        return {"eval_time": at, "alertname": name, "exp_alerts": [{"exp_labels": {**severity, **one}} for one in wanted]}
 
     tests = [
         {
@@ -108,10 +123,7 @@ def test_alerts_fire_only_under_their_conditions(tmp_path):
                 {"series": 'edgedla_source_open{job="edgedla", instance="a", source="door"}', "values": "1x20"},
                 {"series": 'edgedla_source_open{job="edgedla", instance="a", source="lane"}', "values": "1x4 0x20"},
                 {"series": f"edgedla_source_last_frame_age_seconds{OF_DOOR}", "values": "0x5 60+60x10"},
-                {
-                    "series": 'edgedla_source_reconnects_total{job="edgedla", instance="b", source="lane"}',
-                    "values": "0+3x20",
-                },
+                {"series": 'edgedla_source_reconnects_total{job="edgedla", instance="b", source="lane"}', "values": "0+3x20"},
                 {"series": 'edgedla_source_stalls_total{job="edgedla", instance="b", source="lane"}', "values": "0x20"},
                 {"series": 'edgedla_artifact_damaged{job="edgedla", instance="a", model="colours"}', "values": "1x20"},
                 {"series": 'edgedla_output_failed{job="edgedla", instance="a", output="jsonl"}', "values": "0x5 1x20"},
@@ -137,8 +149,6 @@ def test_alerts_fire_only_under_their_conditions(tmp_path):
     for rule in rules["groups"][0]["rules"]:
         del rule["annotations"]
     (tmp_path / "alerts.yml").write_text(yaml.safe_dump(rules))
-    (tmp_path / "t.yml").write_text(
-        yaml.safe_dump({"rule_files": ["alerts.yml"], "evaluation_interval": "1m", "tests": tests})
-    )
+    (tmp_path / "t.yml").write_text(yaml.safe_dump({"rule_files": ["alerts.yml"], "evaluation_interval": "1m", "tests": tests}))
     done = subprocess.run([PROMTOOL, "test", "rules", str(tmp_path / "t.yml")], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr

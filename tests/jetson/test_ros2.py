@@ -41,8 +41,12 @@ def ros(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     for folder in (STUB, PACKAGE):
         monkeypatch.syspath_prepend(str(folder))
     before = set(sys.modules)
-    names = SimpleNamespace(**{n.rpartition(".")[2]: importlib.import_module(n) for n in (
-        "rclpy", "rclpy.node", "sensor_msgs.msg", "edgedla_ros.topics")})  # fmt: skip
+    names = SimpleNamespace(
+        **{
+            n.rpartition(".")[2]: importlib.import_module(n)
+            for n in ("rclpy", "rclpy.node", "sensor_msgs.msg", "edgedla_ros.topics")
+        }
+    )
     names.rosnode, names.run = names.node, importlib.import_module("edgedla_ros.node")
     yield names
     for name in set(sys.modules) - before:
@@ -79,11 +83,7 @@ models: {objects: {artifact: %s, decode: {kind: yolov8, reg_max: 8, labels: [a, 
 """
 
 
-def test_a_topic_goes_in_and_detections_with_its_stamp_and_diagnostics_come_out(
-    ros: Any,
-    artifact: Path,
-    tmp_path: Path,
-) -> None:
+def test_a_topic_goes_in_and_detections_with_its_stamp_and_diagnostics_come_out(ros: Any, artifact: Path, tmp_path: Path) -> None:
     pytest.importorskip("cv2", reason="OpenCV is not installed")
     (tmp_path / "p.yaml").write_text(FILE % artifact)
     ros.rosnode.PARAMETERS["pipeline"] = str(tmp_path / "p.yaml")
@@ -131,26 +131,27 @@ def test_detections_and_states_are_translated(ros: Any) -> None:
     from edgedla.runtime.frames import Frame, FrameResult
 
     frame = Frame(0, np.zeros((4, 4, 3), np.uint8), 0.0, None, 1_700_000_000.25)
-    results = (
-        Detection((10.0, 20.0, 30.0, 60.0), 0.5, 2, "person", 4),
-        ClassScore(1, 0.9, "x"),
-        Detection((0, 0, 1, 1), 0.1, 7),
-    )
+    results = (Detection((10.0, 20.0, 30.0, 60.0), 0.5, 2, "person", 4), ClassScore(1, 0.9, "x"), Detection((0, 0, 1, 1), 0.1, 7))
     message = ros.run.detections_of(FrameResult(frame, results, "DLA0", False, 1.0, 2.0, "rear", "objects"))
     first, second = message.detections
     assert (first.bbox.center.position.x, first.bbox.size_y, first.id) == (20.0, 40.0, "4")
     assert (first.results[0].hypothesis.class_id, second.results[0].hypothesis.class_id) == ("person", "7")
     assert (second.id, message.header.stamp.sec, message.header.stamp.nanosec) == ("", 1_700_000_000, 250_000_000)
-    source = {"name": "rear", "state": "open", "last_frame_age_s": 9.0, "why": "no frame for 5 s", "captured": 1,
-              "dropped": 0, "reconnects": 1, "stalls": 1, "outages": 1}  # fmt: skip
+    source = {
+        "name": "rear",
+        "state": "open",
+        "last_frame_age_s": 9.0,
+        "why": "no frame for 5 s",
+        "captured": 1,
+        "dropped": 0,
+        "reconnects": 1,
+        "stalls": 1,
+        "outages": 1,
+    }
     runner = {"runner": "DLA1", "in_use": False, "inference": {"count": 3, "p50_ms": 1.0, "p99_ms": 2.0}}
     outputs = [{"output": "jsonl", "failed": "the disk is full", "lost": 3}, {"output": "events"}]
     rows = ros.run.rows_of({"sources": [source], "runners": [runner], "outputs": outputs})
-    assert [(row[0], row[1]) for row in rows] == [
-        ("source rear", False),
-        ("runner DLA1", False),
-        ("output jsonl", False),
-    ]
+    assert [(row[0], row[1]) for row in rows] == [("source rear", False), ("runner DLA1", False), ("output jsonl", False)]
     assert ros.run.status_of(*rows[0]).level == b"\x02"
 
 

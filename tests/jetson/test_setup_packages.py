@@ -14,8 +14,16 @@ pytestmark = pytest.mark.once
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "jetson" / "setup.sh"
-UBUNTU = ("gstreamer1.0-tools", "gstreamer1.0-plugins-base", "gstreamer1.0-plugins-good", "gstreamer1.0-plugins-bad",
-          "v4l-utils", "python3-venv", "python3-opencv", "build-essential")  # fmt: skip
+UBUNTU = (
+    "gstreamer1.0-tools",
+    "gstreamer1.0-plugins-base",
+    "gstreamer1.0-plugins-good",
+    "gstreamer1.0-plugins-bad",
+    "v4l-utils",
+    "python3-venv",
+    "python3-opencv",
+    "build-essential",
+)
 
 
 def cuda(release: str) -> Tuple[str, ...]:
@@ -39,9 +47,8 @@ def program(folder: Path, name: str, text: str) -> None:
 
 
 def dry_run(
-    base: Path, jetpack: str, installed: Sequence[str] = (), sources: Sequence[str] = (), cv2: bool = False,
-    core: str = "",
-) -> str:  # fmt: skip
+    base: Path, jetpack: str, installed: Sequence[str] = (), sources: Sequence[str] = (), cv2: bool = False, core: str = ""
+) -> str:
     """What the script says where these packages are installed and those can be had."""
     line, python, _, _ = BOARDS[jetpack]
     (base / "etc").mkdir()
@@ -91,8 +98,15 @@ def everything(jetpack: str) -> Tuple[str, ...]:
 def test_a_fresh_board_gets_what_tensorrt_cudla_and_pycuda_need(tmp_path: Path, jetpack: str) -> None:
     _, python, release, compiler = BOARDS[jetpack]
     wanted = packages(dry_run(tmp_path, jetpack, sources=everything(jetpack), core="36.4.3-20250107"))
-    for name in ("python3-libnvinfer", "libnvinfer-bin", f"libcudla-{release}", f"cuda-nvcc-{release}",
-                 f"cuda-cudart-dev-{release}", f"libcurand-dev-{release}", f"{python}-dev"):  # fmt: skip
+    for name in (
+        "python3-libnvinfer",
+        "libnvinfer-bin",
+        f"libcudla-{release}",
+        f"cuda-nvcc-{release}",
+        f"cuda-cudart-dev-{release}",
+        f"libcurand-dev-{release}",
+        f"{python}-dev",
+    ):
         assert name in wanted
     assert ("nvidia-l4t-dla-compiler=36.4.3-20250107" in wanted) is compiler
 
@@ -158,9 +172,7 @@ def test_a_compiler_that_writes_to_tmpdir_works_under_a_read_only_tmp(tmp_path: 
     try:
         script = f"mount --bind /tmp /tmp && mount -o remount,bind,ro /tmp && TMPDIR={{}} sh {nvcc}"
         answers = [
-            subprocess.run(
-                ["unshare", "-m", "sh", "-c", script.format(folder)], capture_output=True, text=True, check=False
-            )
+            subprocess.run(["unshare", "-m", "sh", "-c", script.format(folder)], capture_output=True, text=True, check=False)
             for folder in ("/tmp", str(state))
         ]
     finally:

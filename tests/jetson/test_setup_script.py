@@ -25,14 +25,7 @@ def run(root, *arguments, **environment):
     path = f"{root}/accounts:{environment.pop('PATH', os.environ['PATH'])}"
     return subprocess.run(
         ["bash", str(SCRIPT), *arguments],
-        env={
-            **os.environ,
-            "EDGEDLA_ROOT": str(root),
-            "HOME": str(root),
-            "SERVICE_USER": "",
-            "PATH": path,
-            **environment,
-        },
+        env={**os.environ, "EDGEDLA_ROOT": str(root), "HOME": str(root), "SERVICE_USER": "", "PATH": path, **environment},
         start_new_session=True,
         capture_output=True,
         text=True,
@@ -46,9 +39,7 @@ def board(tmp_path, release):
     return tmp_path
 
 
-@pytest.mark.skipif(
-    shutil.which("dpkg-query") is None, reason="the script is for Debian and Ubuntu: no dpkg-query here"
-)
+@pytest.mark.skipif(shutil.which("dpkg-query") is None, reason="the script is for Debian and Ubuntu: no dpkg-query here")
 @pytest.mark.parametrize(
     ("release", "jetpack", "python"), [("35", 5, "python3.8"), ("36", 6, "python3.10"), ("39", 7, "python3.12")]
 )
@@ -60,9 +51,7 @@ def test_each_jetpack_gets_its_python(tmp_path, release, jetpack, python):
     assert not (tmp_path / "v").exists(), "a dry run changes nothing"
 
 
-@pytest.mark.skipif(
-    shutil.which("dpkg-query") is None, reason="the script is for Debian and Ubuntu: no dpkg-query here"
-)
+@pytest.mark.skipif(shutil.which("dpkg-query") is None, reason="the script is for Debian and Ubuntu: no dpkg-query here")
 def test_a_second_run_keeps_the_environment(tmp_path):
     venv = tmp_path / "v" / "bin"
     venv.mkdir(parents=True)
@@ -74,9 +63,7 @@ def test_a_second_run_keeps_the_environment(tmp_path):
     assert "install --quiet pycuda" not in done.stdout
 
 
-@pytest.mark.skipif(
-    shutil.which("dpkg-query") is None, reason="the script is for Debian and Ubuntu: no dpkg-query here"
-)
+@pytest.mark.skipif(shutil.which("dpkg-query") is None, reason="the script is for Debian and Ubuntu: no dpkg-query here")
 @pytest.mark.parametrize("there", ["", "yes"])
 def test_a_user_of_the_service_is_made_once(tmp_path, there):
     done = run(board(tmp_path, "36"), "--dry-run", "--service", SERVICE_USER=there)
@@ -84,9 +71,7 @@ def test_a_user_of_the_service_is_made_once(tmp_path, there):
     assert ("useradd" in done.stdout) is not bool(there)
 
 
-@pytest.mark.skipif(
-    shutil.which("dpkg-query") is None, reason="the script is for Debian and Ubuntu: no dpkg-query here"
-)
+@pytest.mark.skipif(shutil.which("dpkg-query") is None, reason="the script is for Debian and Ubuntu: no dpkg-query here")
 def test_a_service_gets_its_user_environment_and_unit_once(tmp_path):
     base = board(tmp_path, "36")
     done = run(base, "--dry-run", "--service")
@@ -161,9 +146,7 @@ def test_a_password_prompt_that_nobody_can_answer_is_explained(tmp_path):
 
 
 def test_without_a_network_setup_says_how_to_get_each_package(tmp_path):
-    sudo = (
-        '[ "$1" = -n ] && exit 0; case "$*" in *update*) exit 100;; *apt-get*) [ -n "$APT" ] && exit 0; exit 100;; esac'
-    )
+    sudo = '[ "$1" = -n ] && exit 0; case "$*" in *update*) exit 100;; *apt-get*) [ -n "$APT" ] && exit 0; exit 100;; esac'
     path = programs(tmp_path / "bin", **BARE, sudo=sudo)
     base = board(tmp_path, "36")
     done = run(base, "--venv", str(tmp_path / "v"), PATH=path)
@@ -179,9 +162,7 @@ def test_without_a_network_setup_says_how_to_get_each_package(tmp_path):
     assert "edgedla board setup NAME --offline" in done.stderr
 
 
-@pytest.mark.parametrize(
-    "parts", [("home", "nvidia", "edgedla"), ("root", "e"), ("root",), ("opt", "a b"), ("opt", "100%")]
-)
+@pytest.mark.parametrize("parts", [("home", "nvidia", "edgedla"), ("root", "e"), ("root",), ("opt", "a b"), ("opt", "100%")])
 def test_a_venv_that_the_unit_cannot_see_is_refused_for_a_service(tmp_path, parts):
     """The unit hides home folders (ProtectHome): systemd would end with 203/EXEC."""
     venv = os.path.join(os.sep, *parts)
@@ -194,9 +175,12 @@ def test_a_relative_venv_of_a_service_becomes_absolute(tmp_path):
     path = programs(tmp_path / "bin", **BARE)
     done = subprocess.run(
         ["bash", str(SCRIPT), "--dry-run", "--service", "--venv", "v"],
-        env={**os.environ, "EDGEDLA_ROOT": str(board(tmp_path, "36")), "PATH": path}, cwd=str(tmp_path),
-        capture_output=True, text=True, timeout=60,
-    )  # fmt: skip
+        env={**os.environ, "EDGEDLA_ROOT": str(board(tmp_path, "36")), "PATH": path},
+        cwd=str(tmp_path),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
     assert f"-m venv --system-site-packages {tmp_path}/v" in done.stdout
 
 

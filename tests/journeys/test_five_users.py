@@ -25,8 +25,13 @@ needs_fix = pytest.mark.skipif(sys.version_info < (3, 10), reason="rewriting nee
 
 def edgedla(folder: Path, *words: str, code: int = 0) -> str:
     """What the command prints; it ends with this exit code."""
-    done = subprocess.run([sys.executable, "-m", "edgedla", *words], cwd=folder, capture_output=True, text=True,
-                          env={**os.environ, "COLUMNS": "120"})  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-m", "edgedla", *words],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "COLUMNS": "120"},
+    )
     assert done.returncode == code, f"{words}: {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done.stdout
 
@@ -38,9 +43,7 @@ def network(body: str, outputs: str, size: int = 64, **weights: Any) -> onnx.Mod
     model = onnx.parser.parse_model(text)
     for name, dims in weights.items():
         scale = np.sqrt(2 / max(int(np.prod(dims[1:])), 1))
-        model.graph.initializer.append(
-            onnx.numpy_helper.from_array((scale * rng.standard_normal(dims)).astype(np.float32), name)
-        )
+        model.graph.initializer.append(onnx.numpy_helper.from_array((scale * rng.standard_normal(dims)).astype(np.float32), name))
     return model
 
 
@@ -54,9 +57,16 @@ def detector(size: int = 64, width: int = 32) -> onnx.ModelProto:
     """
     cells, more = size // 4, 2 * width
     return network(
-        body, f"float[1,4,{cells},{cells}] boxes, float[1,8,{cells},{cells}] scores", size, w1=(width, 3, 3, 3),
-        w2=(more, width, 3, 3), w3=(more, more, 1, 1), w4=(more, more, 3, 3), w5=(4, more, 1, 1), w6=(8, more, 1, 1),
-    )  # fmt: skip
+        body,
+        f"float[1,4,{cells},{cells}] boxes, float[1,8,{cells},{cells}] scores",
+        size,
+        w1=(width, 3, 3, 3),
+        w2=(more, width, 3, 3),
+        w3=(more, more, 1, 1),
+        w4=(more, more, 3, 3),
+        w5=(4, more, 1, 1),
+        w6=(8, more, 1, 1),
+    )
 
 
 def answers(path: Path, size: int = 64) -> List[Any]:
@@ -81,11 +91,7 @@ def test_the_author_of_a_detector_gets_one_that_runs_on_the_dla_as_promised(tmp_
         for name in ("own.onnx", fixed.name)
     )
     times = [
-        next(
-            way["latency_us"]
-            for way in document["worth"]["ways"]
-            if way["name"] == "tensorrt" and way["precision"] == "int8"
-        )
+        next(way["latency_us"] for way in document["worth"]["ways"] if way["name"] == "tensorrt" and way["precision"] == "int8")
         for document in (before, after)
     ]
     assert times[0] == pytest.approx(1000 * float(promised[1]), rel=0.01)
@@ -103,9 +109,7 @@ def test_who_exports_fp16_by_the_usual_converter_gets_an_accepted_artifact(tmp_p
     # The converter appends the cast of an input behind its readers.
     half.graph.node.extend([half.graph.node.pop(0)])
     save(half, tmp_path / "half.onnx")
-    np.savez(
-        tmp_path / "samples.npz", image=np.random.default_rng(1).standard_normal((12, 3, 64, 64)).astype(np.float32)
-    )
+    np.savez(tmp_path / "samples.npz", image=np.random.default_rng(1).standard_normal((12, 3, 64, 64)).astype(np.float32))
     place = ["--target", "orin-nx-16gb"]
     edgedla(tmp_path, "check", "half.onnx", *place, "--fail-on", "never")
     edgedla(tmp_path, "fix", "half.onnx", *place, "-o", "half-fixed.onnx")
@@ -126,17 +130,12 @@ def test_who_needs_a_standalone_loadable_gets_one_with_its_decoder(tmp_path: Pat
         b = ConvTranspose<strides = [2, 2], kernel_shape = [2, 2]>(r, w2) c = Conv(b, w3)
         mask = ArgMax<axis = 1, keepdims = 1>(c)
     """
-    save(
-        network(body, "int64[1,1,64,64] mask", w1=(16, 3, 3, 3), w2=(16, 8, 2, 2), w3=(4, 8, 1, 1)),
-        tmp_path / "seg.onnx",
-    )
+    save(network(body, "int64[1,1,64,64] mask", w1=(16, 3, 3, 3), w2=(16, 8, 2, 2), w3=(4, 8, 1, 1)), tmp_path / "seg.onnx")
     place = ["--target", "agx-orin-64gb"]
     edgedla(tmp_path, "check", "seg.onnx", *place, "--mode", "standalone", code=1)
     edgedla(tmp_path, "fix", "seg.onnx", *place, "--for", "standalone", "-o", "sa.onnx")
     edgedla(tmp_path, "check", "sa.onnx", *place, "--mode", "standalone")
-    values = dict(
-        zip([o.name for o in onnx.load(str(tmp_path / "sa.onnx")).graph.output], answers(tmp_path / "sa.onnx"))
-    )
+    values = dict(zip([o.name for o in onnx.load(str(tmp_path / "sa.onnx")).graph.output], answers(tmp_path / "sa.onnx")))
     decoder = open_session((tmp_path / "sa.decoder.onnx").read_bytes(), optimize=False)
     mask = decoder.run(None, {i.name: values[i.name] for i in decoder.get_inputs()})[0]
     assert np.array_equal(mask, answers(tmp_path / "seg.onnx")[0])
@@ -170,8 +169,6 @@ def test_who_guards_a_model_in_python_gets_a_failure_that_names_layers(tmp_path:
     assert_fits(path, target="orin-nx-16gb", precision="int8", min_dla_macs=0.5)
     with pytest.raises(AssertionError, match="node_of_g"):
         assert_fits(path, target="orin-nx-16gb", precision="int8", max_gpu_layers=0)
-    (tmp_path / "edgedla.toml").write_text(
-        'target = "orin-nx-16gb"\nprecision = "int8"\nmodels = ["."]\nbaseline = "dla.json"\n'
-    )
+    (tmp_path / "edgedla.toml").write_text('target = "orin-nx-16gb"\nprecision = "int8"\nmodels = ["."]\nbaseline = "dla.json"\n')
     edgedla(tmp_path, "check", "--update-baseline", "-q")
     edgedla(tmp_path, "check", "-q")

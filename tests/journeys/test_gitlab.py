@@ -18,15 +18,20 @@ from tests.models import save
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "howto" / "ci.md"
 MISSING = [tool for tool in ("gitlab-ci-local", "rsync", "git") if shutil.which(tool) is None]
 pytestmark = [
-    pytest.mark.once, pytest.mark.slow, pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)}"),
-]  # fmt: skip
+    pytest.mark.once,
+    pytest.mark.slow,
+    pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)}"),
+]
 
 
 def job(repository: Path, programs: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        ["gitlab-ci-local", "--force-shell-executor", "dla"], cwd=repository, capture_output=True, text=True,
+        ["gitlab-ci-local", "--force-shell-executor", "dla"],
+        cwd=repository,
+        capture_output=True,
+        text=True,
         env={**os.environ, "PATH": f"{programs}:{os.environ['PATH']}", "PYTHONPATH": str(GUIDE.parents[2])},
-    )  # fmt: skip
+    )
 
 
 def test_the_guides_job_passes_until_a_model_gets_worse(tmp_path: Path) -> None:
@@ -34,10 +39,7 @@ def test_the_guides_job_passes_until_a_model_gets_worse(tmp_path: Path) -> None:
     assert snippet
     repository, programs = tmp_path / "repository", tmp_path / "programs"
     programs.mkdir()
-    for name, line in (
-        ("edgedla", f'exec "{sys.executable}" -m edgedla "$@"'),
-        ("pip", 'echo "not installed here: $@"'),
-    ):
+    for name, line in (("edgedla", f'exec "{sys.executable}" -m edgedla "$@"'), ("pip", 'echo "not installed here: $@"')):
         (programs / name).write_text(f"#!/bin/sh\n{line}\n")
         (programs / name).chmod(0o755)
     save(fits(), repository / "models" / "first.onnx")
@@ -45,12 +47,7 @@ def test_the_guides_job_passes_until_a_model_gets_worse(tmp_path: Path) -> None:
     written = edgedla(repository, "check", "models", *PLACE, "-q", "--baseline", "dla.json", "--update-baseline")
     assert written.returncode == 0, written.stderr
     # The runner knows a project by its remote.
-    for words in (
-        ["init", "-q"],
-        ["remote", "add", "origin", "git@host.invalid:a/b.git"],
-        ["add", "-A"],
-        ["commit", "-qm", "a"],
-    ):
+    for words in (["init", "-q"], ["remote", "add", "origin", "git@host.invalid:a/b.git"], ["add", "-A"], ["commit", "-qm", "a"]):
         git(repository, *words)
     done = job(repository, programs)
     assert done.returncode == 0, done.stdout + done.stderr

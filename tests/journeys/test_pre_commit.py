@@ -32,8 +32,11 @@ def git(folder: Path, *words: str) -> str:
     clean: Dict[str, str] = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")}
     done = subprocess.run(
         ["git", "-c", "user.name=a", "-c", "user.email=a@example", "-c", "init.defaultBranch=main", *words],
-        cwd=folder, capture_output=True, text=True, env={**clean, "GIT_CONFIG_GLOBAL": os.devnull},
-    )  # fmt: skip
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        env={**clean, "GIT_CONFIG_GLOBAL": os.devnull},
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -67,9 +70,12 @@ def test_a_commit_fails_where_a_model_got_worse_and_passes_where_not(released: P
 
     def hook() -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, "-m", "pre_commit", "run", "--verbose"], cwd=tmp_path, capture_output=True, text=True,
+            [sys.executable, "-m", "pre_commit", "run", "--verbose"],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
             env={**os.environ, "PRE_COMMIT_HOME": str(tmp_path / "home"), "PYTHONPATH": ""},
-        )  # fmt: skip
+        )
 
     done = hook()
     if "Could not find a version" in done.stdout + done.stderr:

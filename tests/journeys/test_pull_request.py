@@ -36,7 +36,7 @@ def falls_back() -> Any:
 def edgedla(folder: Path, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "edgedla", *words], cwd=folder, capture_output=True, text=True, env={**os.environ, **more}
-    )  # fmt: skip
+    )
 
 
 @pytest.fixture
@@ -54,8 +54,10 @@ def test_an_unchanged_repository_is_green_although_a_model_falls_back(repository
     done = edgedla(repository, "check", "models", *PLACE, "-q", "--baseline", "dla.json")
     assert (done.returncode, done.stderr) == (0, "")
     assert sorted(json.loads((repository / "dla.json").read_text())["models"]) == [
-        "models/first.onnx", "models/second.onnx", "models/third.onnx",
-    ]  # fmt: skip
+        "models/first.onnx",
+        "models/second.onnx",
+        "models/third.onnx",
+    ]
 
 
 def test_the_baseline_holds_from_any_folder_of_the_checkout(repository: Path) -> None:
@@ -85,9 +87,7 @@ def test_what_got_worse_fails_by_name_and_rule_and_what_got_better_is_said(repos
         (["--max-loadables", "1", "--no-cost"], "max-loadables", "--max-loadables"),
     ],
 )
-def test_what_made_the_exit_code_1_stands_first_in_every_file(
-    repository: Path, words: List[str], name: str, said: str
-) -> None:
+def test_what_made_the_exit_code_1_stands_first_in_every_file(repository: Path, words: List[str], name: str, said: str) -> None:
     save(falls_back(), repository / "models" / "first.onnx")
     place = ["check", "models/first.onnx", *PLACE]
     done = edgedla(repository, *place, *words, "-o", "dla.sarif", "-o", "dla.xml", "-o", "dla.md")
@@ -104,9 +104,7 @@ def test_what_made_the_exit_code_1_stands_first_in_every_file(
 
 
 def test_without_a_reason_no_file_has_a_failure(repository: Path) -> None:
-    done = edgedla(
-        repository, "check", "models", *PLACE, "--baseline", "dla.json", "--max-loadables", "4", "-o", "dla.xml"
-    )
+    done = edgedla(repository, "check", "models", *PLACE, "--baseline", "dla.json", "--max-loadables", "4", "-o", "dla.xml")
     assert done.returncode == 0
     assert {suite.get("failures") for suite in ElementTree.parse(repository / "dla.xml").getroot()} == {"0"}
 
@@ -128,9 +126,15 @@ def test_a_model_without_a_row_is_new_and_no_failure(repository: Path) -> None:
 
 @pytest.mark.parametrize(
     ("field", "value", "told"),
-    [("layers_gpu", -1, "a count is a whole number"), ("passes", "yes", "`passes`"), ("refused", ["x"], "a refusal"),
-     ("share_macs_dla", 2, "a share"), ("off_dla", ["a"], "not a baseline"), ("unheard", 1, "unknown field")],
-)  # fmt: skip
+    [
+        ("layers_gpu", -1, "a count is a whole number"),
+        ("passes", "yes", "`passes`"),
+        ("refused", ["x"], "a refusal"),
+        ("share_macs_dla", 2, "a share"),
+        ("off_dla", ["a"], "not a baseline"),
+        ("unheard", 1, "unknown field"),
+    ],
+)
 def test_a_damaged_baseline_is_refused_and_stays_as_it_is(repository: Path, field: str, value: Any, told: str) -> None:
     path = repository / "dla.json"
     held: Dict[str, Any] = json.loads(path.read_text())
@@ -171,9 +175,7 @@ def test_two_versions_of_a_model_are_compared_by_verdict(repository: Path) -> No
     assert elsewhere != done.stdout
 
 
-def test_the_actions_script_writes_summary_and_outputs(
-    repository: Path, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_the_actions_script_writes_summary_and_outputs(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     save(falls_back(), repository / "models" / "first.onnx")
     # Of the pull request, and not to be trusted.
     save(falls_back(), repository / "models" / "::set-output name=a::[b](c)<img>.onnx")
@@ -182,11 +184,23 @@ def test_the_actions_script_writes_summary_and_outputs(
     command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m edgedla "$@"\n')
     command.chmod(0o755)
     done = subprocess.run(
-        ["bash", str(ROOT / "action" / "check.sh")], cwd=repository, capture_output=True, text=True,
-        env={**os.environ, "PATH": f"{runner}:{os.environ['PATH']}", "MODELS": "models/*.onnx", "TARGET": "orin-nx-16gb",
-             "BASELINE": "dla.json", "GITHUB_ACTIONS": "true", "RUNNER_TEMP": str(runner), "GITHUB_STEP_SUMMARY": str(runner / "summary"),
-             "GITHUB_OUTPUT": str(runner / "output"), "PYTHONPATH": str(ROOT)},
-    )  # fmt: skip
+        ["bash", str(ROOT / "action" / "check.sh")],
+        cwd=repository,
+        capture_output=True,
+        text=True,
+        env={
+            **os.environ,
+            "PATH": f"{runner}:{os.environ['PATH']}",
+            "MODELS": "models/*.onnx",
+            "TARGET": "orin-nx-16gb",
+            "BASELINE": "dla.json",
+            "GITHUB_ACTIONS": "true",
+            "RUNNER_TEMP": str(runner),
+            "GITHUB_STEP_SUMMARY": str(runner / "summary"),
+            "GITHUB_OUTPUT": str(runner / "output"),
+            "PYTHONPATH": str(ROOT),
+        },
+    )
     assert done.returncode == 1, done.stderr
     summary = (runner / "summary").read_text()
     assert summary.startswith("### Against the baseline\n- ")

@@ -142,9 +142,7 @@ def frame_of(problem: Problem, devices: Sequence[str], model: int) -> List[Tuple
     before = [0.0] * len(order)
     after = 0.0
     for i in own:
-        work[place[i]] += (
-            problem.items[i].costs.get(devices[i], problem.items[i].costs.get(kind(devices[i]))).latency_us
-        )  # type: ignore[union-attr]
+        work[place[i]] += problem.items[i].costs.get(devices[i], problem.items[i].costs.get(kind(devices[i]))).latency_us  # type: ignore[union-attr]
     for k, group in enumerate(order):
         work[k] += problem.loadable.latency_us if devices[min(group)] != "GPU" else 0.0
     layered = [i for i in own if problem.items[i].layers]
@@ -183,9 +181,7 @@ def makespan(problem: Problem, devices: Sequence[str], below: float = float("inf
     """The shortest schedule of one frame of every model, over all orders on each device; `below` if none is shorter."""
     used = frozenset(d for i, d in zip(problem.items, devices) if i.layers)
     factors = problem.slowdown.get(used, {}) if len(used) > 1 else {}
-    jobs = [
-        [(d, us * factors.get(d, 1.0)) for d, us in frame_of(problem, devices, m)] for m in range(len(problem.models))
-    ]
+    jobs = [[(d, us * factors.get(d, 1.0)) for d, us in frame_of(problem, devices, m)] for m in range(len(problem.models))]
     best = below
 
     def go_on(done: List[int], ends: List[float], free: Dict[str, float]) -> None:
@@ -223,9 +219,7 @@ def least_makespan(problem: Problem) -> float:
     return best
 
 
-def least(
-    problem: Problem, objective: str, latency_bound_us: Optional[float] = None, fps: Sequence[float] = ()
-) -> float:
+def least(problem: Problem, objective: str, latency_bound_us: Optional[float] = None, fps: Sequence[float] = ()) -> float:
     """The least value over all legal assignments; infinity without one."""
     every = itertools.product(*(item.allowed for item in problem.items))
     legal = (d for d in every if is_legal(problem, d, latency_bound_us, fps))

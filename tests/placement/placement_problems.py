@@ -56,9 +56,18 @@ def problems(
             if legal_here:
                 costs["DLA"] = cost(draw(TIMES), draw(TIMES))
             items.append(
-                Item(f"m{m}l{k}", m, (k,), allowed, costs, draw(st.sampled_from([1, 1, 1, 2])), legal_here,
-                     "" if legal_here else "forced", weight_bytes=draw(st.integers(0, 3)))
-            )  # fmt: skip
+                Item(
+                    f"m{m}l{k}",
+                    m,
+                    (k,),
+                    allowed,
+                    costs,
+                    draw(st.sampled_from([1, 1, 1, 2])),
+                    legal_here,
+                    "" if legal_here else "forced",
+                    weight_bytes=draw(st.integers(0, 3)),
+                )
+            )
         consumers: Dict[Optional[int], List[int]] = {None: []}
         for k in range(n):
             count = draw(st.integers(1, 2))
@@ -81,9 +90,11 @@ def problems(
     chosen = Limits()
     if limits:
         chosen = Limits(
-            draw(st.sampled_from([1, 2, 16])), draw(st.sampled_from([None, None, 2])), draw(st.sampled_from([1, 1, 2])) if pools else 1,
+            draw(st.sampled_from([1, 2, 16])),
+            draw(st.sampled_from([None, None, 2])),
+            draw(st.sampled_from([1, 1, 2])) if pools else 1,
             global_dram_bytes=draw(st.sampled_from([8, 1 << 20])) if pools else 1 << 20,
-        )  # fmt: skip
+        )
     slow: Dict[FrozenSet[str], Dict[str, float]] = {}
     if len(devices) > 1:
         factor = draw(st.sampled_from([1.0, 1.25, 1.5]))
@@ -91,13 +102,18 @@ def problems(
             for s in itertools.combinations(devices, size):
                 slow[frozenset(s)] = {d: factor for d in s}
     bare = Problem(
-        tuple(items), tuple(flows), tuple(links), lambda problem, core, members: (members,),
+        tuple(items),
+        tuple(flows),
+        tuple(links),
+        lambda problem, core, members: (members,),
         tuple(f"m{m}" for m in range(models)),
-        cost(draw(st.integers(0, 20))), devices, chosen, tuple([1.0] * models), slow,
-    )  # fmt: skip
-    return replace(
-        bare, engine=cost(draw(st.integers(0, 9))), grouping=regroup(bare, draw(st.sampled_from(["fp16", "int8"])))
+        cost(draw(st.integers(0, 20))),
+        devices,
+        chosen,
+        tuple([1.0] * models),
+        slow,
     )
+    return replace(bare, engine=cost(draw(st.integers(0, 9))), grouping=regroup(bare, draw(st.sampled_from(["fp16", "int8"]))))
 
 
 def assignments(problem: Problem) -> Iterator[Tuple[str, ...]]:
@@ -136,7 +152,5 @@ def unit_graphs(problem: Problem) -> List[UnitGraph]:
             Unit((k,), (), problem.items[i].batch, tuple((p, f"t{p}") for p in before[k]), (), (f"t{k}",), False)
             for k, i in enumerate(own)
         )
-        graphs.append(
-            UnitGraph(units, {k: k for k in range(len(own))}, (), tuple(before), tuple(tuple(a) for a in after))
-        )
+        graphs.append(UnitGraph(units, {k: k for k in range(len(own))}, (), tuple(before), tuple(tuple(a) for a in after)))
     return graphs

@@ -47,9 +47,7 @@ def test_loadables_are_those_that_check_predicts(precision: str) -> None:
     for word in ("tensorrt", "DLA0"):
         (stream,) = edgedla.predict(side_branch(), devices=word, **asked).streams
         assert {x.layers for x in stream.loadables} == {r.layers for r in report.regions}
-    (both,) = {
-        tuple(len(s.loadables) for s in edgedla.predict([side_branch()] * 2, devices=["DLA0", "DLA1"], **asked).streams)
-    }
+    (both,) = {tuple(len(s.loadables) for s in edgedla.predict([side_branch()] * 2, devices=["DLA0", "DLA1"], **asked).streams)}
     assert both == (2, 2)
     baselines = {b.name: b.figures for b in edgedla.place(side_branch(), **asked).baselines}
     assert baselines["tensorrt"].regions["DLA0"] == 2
@@ -62,9 +60,7 @@ def test_a_plan_with_other_loadables_than_check_notes_it() -> None:
     """A build tells TensorRT which layers are the GPU's, so the second look splits nothing."""
     plan = edgedla.plan_build(side_branch(), edgedla.BuildRequest(target=TARGET))
     assert len(plan.regions) == 1
-    assert any(
-        note.startswith("1 loadable; TensorRT by itself makes 2, as `edgedla check` says") for note in plan.notes
-    )
+    assert any(note.startswith("1 loadable; TensorRT by itself makes 2, as `edgedla check` says") for note in plan.notes)
     pinned = edgedla.BuildRequest(target=TARGET, options=PlanOptions(devices={"b1": "GPU"}))
     assert not any("by itself" in note for note in edgedla.plan_build(side_branch(), pinned).notes)
 

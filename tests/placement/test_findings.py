@@ -66,10 +66,7 @@ FINDINGS: Mapping[int, Tuple[str, Tuple[str, ...]]] = {
             "placement/test_findings.py::test_resnet50_on_gpu_and_dla_together_is_predicted_within_15_percent",
         ),
     ),
-    4: (
-        "the stated spread is the error within the fit",
-        ("costs/test_fit.py::test_the_spread_is_calibrated_on_unseen_sources",),
-    ),
+    4: ("the stated spread is the error within the fit", ("costs/test_fit.py::test_the_spread_is_calibrated_on_unseen_sources",)),
     5: (
         "engines with fallback are predicted too fast, with a narrow spread",
         (
@@ -330,9 +327,7 @@ def test_unproven_placements_are_not_reported_as_optimal() -> None:
     texts = {True: "every placement with it costs more", False: "is not proven"}
     assert any(texts[True] in note for note in placement.notes)
     stopped = replace(
-        placement,
-        proof=Proof("highs", placement.proof.value, 0.5 * placement.proof.value, 0.5, False, True),
-        notes=(),
+        placement, proof=Proof("highs", placement.proof.value, 0.5 * placement.proof.value, 0.5, False, True), notes=()
     )
     for page, proven in ((placement, True), (stopped, False)):
         text = render_placement(page, "html", (), False, False)

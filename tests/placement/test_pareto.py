@@ -52,11 +52,7 @@ def test_a_front_renders_in_every_format(front) -> None:
 
 @pytest.mark.parametrize(
     ("second", "gap", "said"),
-    [
-        ("energy", 0.05, "at most 5.00% lower"),
-        ("throughput", 0.2, "at most 25.00% higher"),
-        ("energy", 1.0, "no bound proven"),
-    ],
+    [("energy", 0.05, "at most 5.00% lower"), ("throughput", 0.2, "at most 25.00% higher"), ("energy", 1.0, "no bound proven")],
 )
 def test_an_unproven_point_of_the_front_shows_its_gap(front, second, gap, said) -> None:
     point = replace(front.points[0], proven=False, gap=gap)

@@ -42,11 +42,7 @@ def least_period(problem: Problem, keeps: Callable[[Tuple[float, ...]], bool]) -
 def bounded(draw: Any) -> Tuple[Problem, Goal, float]:
     """(problem, a goal that bounds each frame or all of them, the least period within)."""
     problem = draw(PROBLEMS)
-    every = [
-        frames_us(problem, d)
-        for d in itertools.product(*(item.allowed for item in problem.items))
-        if is_legal(problem, d)
-    ]
+    every = [frames_us(problem, d) for d in itertools.product(*(item.allowed for item in problem.items)) if is_legal(problem, d)]
     if not every:
         return problem, Goal("throughput", total_latency_us=1.0), INFINITY
     at = draw(st.sampled_from(sorted(every, key=sum)[: max(len(every) // 3, 1)]))
@@ -89,9 +85,7 @@ def test_bounds_with_a_price_on_latency_are_below_every_period(case: Tuple[Probl
 
 def test_a_climb_ends_though_its_bound_rises_without_end() -> None:
     """As where no placement keeps a latency: any higher price gives a higher bound."""
-    reached, best = climbed(
-        lambda rows: rows[:, 0], lambda row, step: np.array([row, row * (1 + step)]), np.array([1.0]), 1.0
-    )
+    reached, best = climbed(lambda rows: rows[:, 0], lambda row, step: np.array([row, row * (1 + step)]), np.array([1.0]), 1.0)
     assert reached == best[0] == pytest.approx(np.prod([(1 + step) ** TIMES for step in STEPS]))
 
 

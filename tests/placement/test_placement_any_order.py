@@ -30,9 +30,7 @@ def test_no_pair_is_below_the_bound(drawn: Problem, reach: float) -> None:
     assume(can_solve(problem, Goal("makespan")))
     engines = problem.devices
     length = schedule_length()
-    least, _ = brute_force(
-        problem, Goal("makespan"), lambda p, e: length(p, e)[0] if e.engines == {*engines} else INFINITY
-    )
+    least, _ = brute_force(problem, Goal("makespan"), lambda p, e: length(p, e)[0] if e.engines == {*engines} else INFINITY)
     pair = Pair(problem, engines, Best(problem, Goal("makespan"), length), 1e-4, Deadline.after(20))
     weighed = np.array([True, len(engines) == 2, True, True])
     limit = reach * (least if least < INFINITY else 100.0)

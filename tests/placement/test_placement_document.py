@@ -211,12 +211,7 @@ def test_a_pin_pattern_applies_to_legal_layers_only(model: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("pins", "word"),
-    [
-        (["mean:DLA"], "REDU"),
-        (["conv1:DLA1"], "may not be used"),
-        (["nothing:GPU"], "no layer"),
-    ],
+    ("pins", "word"), [(["mean:DLA"], "REDU"), (["conv1:DLA1"], "may not be used"), (["nothing:GPU"], "no layer")]
 )
 def test_a_pin_against_a_rule_is_refused_with_the_rule(model: bytes, pins: List[str], word: str) -> None:
     with pytest.raises(UsageError, match=word):
@@ -255,18 +250,14 @@ def test_a_placement_without_the_gpu_is_possible_where_every_layer_is_legal() ->
 
 
 @pytest.mark.parametrize(
-    "changes",
-    [{"latency_bound_us": x} for x in (0.0, -5.0, math.nan)] + [{"time_limit_s": x} for x in (-1.0, math.nan)],
+    "changes", [{"latency_bound_us": x} for x in (0.0, -5.0, math.nan)] + [{"time_limit_s": x} for x in (-1.0, math.nan)]
 )
 def test_invalid_latency_bounds_and_time_limits_are_refused(model: bytes, changes: Dict[str, Any]) -> None:
     with pytest.raises(UsageError, match="a number >"):
         place(model, target="agx-orin-64gb", **changes)
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [{"objective": "speed"}, {"precision": "fp8"}, {"rates": [1.0, 2.0]}, {"devices": []}],
-)
+@pytest.mark.parametrize("changes", [{"objective": "speed"}, {"precision": "fp8"}, {"rates": [1.0, 2.0]}, {"devices": []}])
 def test_unknown_words_and_wrong_rates_are_refused(model: bytes, changes: Dict[str, Any]) -> None:
     with pytest.raises(UsageError):
         place(model, **{**TARGET, **changes})

@@ -37,9 +37,7 @@ CHECKED = checked(20, 100)
     st.sampled_from([1.02, 1.3, 100.0]),
     st.integers(0, 1000),
 )
-def test_fronts_are_lower_bounds_of_every_placement(
-    drawn: Problem, engines: tuple, few: bool, loose: float, seed: int
-) -> None:
+def test_fronts_are_lower_bounds_of_every_placement(drawn: Problem, engines: tuple, few: bool, loose: float, seed: int) -> None:
     problem = of_one_batch(drawn, (1.0, 1.5))
     frontier = Frontier(problem, engines)
     if not all(frontier.allowed):
@@ -78,9 +76,7 @@ def test_fronts_are_lower_bounds_of_every_placement(
         state, (assignment, trail) = 0, trails[k]
         for i, (d, total) in enumerate(zip(assignment, trail)):
             edges = graph.edges[i]
-            (edge,) = (
-                e for e in range(edges.first[state], edges.first[state + 1]) if edges.device[e] == engines.index(d)
-            )
+            (edge,) = (e for e in range(edges.first[state], edges.first[state + 1]) if edges.device[e] == engines.index(d))
             state = int(edges.target[edge])
             row = first_row(len(engines))._replace(loads=total[None], pool=total[None, 1:].sum(axis=1))
             assert fronts.of_rows(i + 1, row._replace(state=np.array([state])))[0] <= periods[k] + 1e-6

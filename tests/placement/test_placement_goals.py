@@ -101,8 +101,7 @@ def test_the_front_equals_brute_force_within_its_resolution(problem: Problem) ->
         if legal(problem, evaluate(problem, devices), Goal("energy")):
             latency, energy = (value_of(problem, devices, name) for name in ("latency", "energy"))
             assert any(
-                p.latency_us <= latency * (1 + RESOLUTION) * (1 + 1e-6) and p.worth <= energy * (1 + 3e-4) + 1e-6
-                for p in front
+                p.latency_us <= latency * (1 + RESOLUTION) * (1 + 1e-6) and p.worth <= energy * (1 + 3e-4) + 1e-6 for p in front
             )
 
 
@@ -144,10 +143,7 @@ def test_a_frame_rate_beyond_every_device_is_refused_with_the_rate() -> None:
         ({"objective": "throughput", "in_flight": "two"}, "frames in flight"),
         ({"objective": "latency", "rates": [2.0]}, "rates: the objective latency counts one frame of each model"),
         ({"objective": "throughput", "one_process": True}, "one_process: it changes nothing with many frames"),
-        (
-            {"limits": Limits(loadables_per_core=17)},
-            "loadables_per_core: .* takes 16 loadables on one DLA core, not 17",
-        ),
+        ({"limits": Limits(loadables_per_core=17)}, "loadables_per_core: .* takes 16 loadables on one DLA core, not 17"),
     ],
 )
 def test_wrong_bounds_and_rates_are_named(wrong, message: str) -> None:
@@ -163,9 +159,7 @@ def test_user_limits_keep_the_releases_cap_on_loadables() -> None:
 @pytest.mark.parametrize("one_process", [False, True])
 def test_place_and_predict_agree_on_one_frame_in_flight(one_process: bool) -> None:
     models = [small_model(), small_model(widths=(64, 64), pool=False)]
-    placement = edgedla.place(
-        models, objective="throughput", in_flight="one", one_process=one_process, time_limit_s=3, **ORIN
-    )
+    placement = edgedla.place(models, objective="throughput", in_flight="one", one_process=one_process, time_limit_s=3, **ORIN)
     together = edgedla.predict(models, devices=[placement, placement], one_process=one_process, **ORIN)
     frames = [s.together.latency_us for s in together.streams]
     assert list(placement.frame_latency_us) == pytest.approx(frames)
@@ -182,12 +176,7 @@ def test_the_wait_for_a_full_gpu_is_part_of_the_throughput() -> None:
     """What the busiest engine says is not reached by a DLA stream that waits for the GPU's frames."""
     graph = network("resnet50_b1")
     pinned = edgedla.place(
-        [graph, replace(graph, name="again")],
-        objective="throughput",
-        in_flight="one",
-        trt="10.3",
-        time_limit_s=2,
-        **ORIN,
+        [graph, replace(graph, name="again")], objective="throughput", in_flight="one", trt="10.3", time_limit_s=2, **ORIN
     )
     wholly_apart = next(b for b in pinned.baselines if b.name == "one-per-device")
     loads = max(c.latency_us for c in wholly_apart.figures.loads.values())

@@ -77,10 +77,7 @@ def test_the_dla_takes_the_network_where_the_gpu_alone_is_faster() -> None:
     assert free.figures.busy_gpu_us < 0.2 * fastest.figures.busy_gpu_us
     sentence = next(note for note in free.notes if "frees" in note)
     alone = next(b for b in free.baselines if b.name == "gpu").figures
-    assert (
-        f"frees {100 - 100 * free.figures.busy_gpu_us / alone.busy_gpu_us:.0f} % of the GPU's time per frame"
-        in sentence
-    )
+    assert f"frees {100 - 100 * free.figures.busy_gpu_us / alone.busy_gpu_us:.0f} % of the GPU's time per frame" in sentence
     assert headline(free)[1].startswith("GPU time per frame: ")
 
 

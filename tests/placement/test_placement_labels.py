@@ -301,10 +301,7 @@ BEHIND_A_LOADABLE: Network = (
     [(None, (0,), 0), (0, (1, 3), 0), (0, (4,), 20), (1, (2,), 0), (2, (), 0), (3, (4,), 0), (4, (), 0)],
 )
 #: The loadable that the model begins with reads two network inputs, the second one later; only that one needs a reformat.
-FROM_TWO_INPUTS: Network = (
-    [("DLA", 20), ("DLA", 80)],
-    [(None, (0,), 0), (None, (1,), 10), (0, (1,), 0), (1, (), 0)],
-)
+FROM_TWO_INPUTS: Network = ([("DLA", 20), ("DLA", 80)], [(None, (0,), 0), (None, (1,), 10), (0, (1,), 0), (1, (), 0)])
 #: While the first item of its loadable runs, the other model may already use the GPU; the second one needs a reformat before it.
 JOINED_LATE: Network = (
     [("GPU", 10), ("DLA", 20), ("DLA", 10), ("GPU", 10)],
@@ -330,9 +327,7 @@ BESIDE = chain(("GPU", 30), ("DLA", 30), ("GPU", 10), ("DLA", 40))
         "no engine of layers to call",
     ],
 )
-def test_the_length_of_the_only_placement_is_not_below_the_bound(
-    networks: Sequence[Network], layered: bool, length: int
-) -> None:
+def test_the_length_of_the_only_placement_is_not_below_the_bound(networks: Sequence[Network], layered: bool, length: int) -> None:
     problem = pair_of(networks, 5, 0 if layered else 3, layered)
     devices = ["GPU" if item.allowed == ("GPU",) else f"DLA{item.model}" for item in problem.items]
     assert shortest_schedule(problem, evaluate(problem, devices)).length_us == length
@@ -346,9 +341,7 @@ def test_the_bound_is_not_above_the_length_of_any_single_placement(drawn: Proble
     random = np.random.default_rng(seed)
     free = {key: cost(0) for key in itertools.product(("GPU", "DLA"), repeat=2)}
     problem = replace(
-        of_one_batch(drawn),
-        slowdown={},
-        flows=tuple(replace(f, costs=free) if random.random() < 0.4 else f for f in drawn.flows),
+        of_one_batch(drawn), slowdown={}, flows=tuple(replace(f, costs=free) if random.random() < 0.4 else f for f in drawn.flows)
     )
     devices, items = [], []
     for item in of_one_batch(drawn).items:
@@ -367,10 +360,7 @@ def test_a_look_beyond_its_time_or_moment_limit_ends_within_a_step(
 ) -> None:
     """Of many branches that may run in any order, one step looks at very many moments."""
     branches = 40
-    wide: Network = (
-        [("GPU", 1)] * branches,
-        [(None, tuple(range(branches)), 1), *((k, (), 1) for k in range(branches))],
-    )
+    wide: Network = ([("GPU", 1)] * branches, [(None, tuple(range(branches)), 1), *((k, (), 1) for k in range(branches))])
     problem = pair_of([wide, wide], 5)
     items = [replace(i, allowed=ALL, costs={"GPU": cost(1), "DLA": cost(1)}) for i in problem.items]
     problem = replace(problem, items=tuple(items))

@@ -56,12 +56,7 @@ def twice(problem: Problem) -> Problem:
     n = len(problem.items)
     items = (*problem.items, *(replace(i, model=1, name=f"again {i.name}") for i in problem.items))
     flows = tuple(
-        replace(
-            f,
-            model=1,
-            producer=None if f.producer is None else f.producer + n,
-            consumers=tuple(c + n for c in f.consumers),
-        )
+        replace(f, model=1, producer=None if f.producer is None else f.producer + n, consumers=tuple(c + n for c in f.consumers))
         for f in problem.flows
     )
     links = tuple(replace(k, producer=k.producer + n, consumer=k.consumer + n) for k in problem.links)
@@ -126,8 +121,7 @@ def test_every_assignment_is_worth_its_independent_sum(problem: Problem) -> None
 def line(devices: tuple, allowed: list, flows: list, **kwargs: object) -> Problem:
     """Items of 10 us each with these allowed devices; `flows` as (producer, consumers)."""
     items = tuple(
-        Item(f"l{k}", 0, (k,), tuple(a), {"GPU": cost(10), "DLA": cost(10)}, legal=len(a) > 1)
-        for k, a in enumerate(allowed)
+        Item(f"l{k}", 0, (k,), tuple(a), {"GPU": cost(10), "DLA": cost(10)}, legal=len(a) > 1) for k, a in enumerate(allowed)
     )
     free = {pair: cost(0) for pair in (("GPU", "DLA"), ("DLA", "GPU"), ("DLA", "DLA"))}
     every = tuple(Flow(f"t{n}", 0, p, tuple(c), not c, free) for n, (p, c) in enumerate(flows))

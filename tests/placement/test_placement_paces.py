@@ -48,9 +48,13 @@ def frames_of(lane: Lane, known: bool) -> Frames:
     gpu_us, visits = sum(lane.gpu_parts), len(lane.gpu_parts)
     whole = visits == 1
     return Frames(
-        np.array([gpu_us]), np.array([lane.alone_us - gpu_us]), np.array([lane.alone_us]),
-        np.array([float(visits if known or whole else 2)]), np.array([not (known or whole)]), np.array([whole]),
-    )  # fmt: skip
+        np.array([gpu_us]),
+        np.array([lane.alone_us - gpu_us]),
+        np.array([lane.alone_us]),
+        np.array([float(visits if known or whole else 2)]),
+        np.array([not (known or whole)]),
+        np.array([whole]),
+    )
 
 
 @pytest.mark.parametrize("one_process", [True, False])
@@ -75,10 +79,7 @@ def test_waits_of_two_streams_are_not_below_the_bound(one_process: bool, slower:
 def test_paces_of_processes_converge_to_consistent_waits() -> None:
     rng = random.Random(5)
     # The frames of the first ones stand still for a round before the waits do.
-    still = (
-        Lane((("GPU", 33.0), ("DLA0", 1714.0)), {}, {}),
-        Lane((("GPU", 2851.0), ("DLA0", 64.0), ("GPU", 2131.0)), {}, {}),
-    )
+    still = (Lane((("GPU", 33.0), ("DLA0", 1714.0)), {}, {}), Lane((("GPU", 2851.0), ("DLA0", 64.0), ("GPU", 2131.0)), {}, {}))
     for lanes in (still, *((random_lane(rng), random_lane(rng)) for _ in range(amount(300, 3000)))):
         paces = side_by_side(lanes, alone, GPU_SWITCH_US)
         mean = [pace.waiting_us["GPU"] / len(lane.gpu_parts) for pace, lane in zip(paces, lanes)]
@@ -98,8 +99,10 @@ def test_paces_of_processes_converge_to_consistent_waits() -> None:
 @CHECKED
 @given(
     problems(max_items=6, devices=("GPU", "DLA0", "DLA1"), models=2, pools=False),
-    st.sampled_from([(1.0, 1.0), (1.0, 2.5)]), st.sampled_from([1.0, 30.0]), st.booleans(),
-)  # fmt: skip
+    st.sampled_from([(1.0, 1.0), (1.0, 2.5)]),
+    st.sampled_from([1.0, 30.0]),
+    st.booleans(),
+)
 def test_no_placement_is_faster_than_the_bound_and_the_best_is_legal(
     problem: Problem, rates: Tuple[float, float], longer: float, one_process: bool
 ) -> None:
@@ -107,9 +110,12 @@ def test_no_placement_is_faster_than_the_bound_and_the_best_is_legal(
         return {k: replace(c, latency_us=(c.latency_us + 0.5) * longer) for k, c in costs.items()}  # type: ignore[attr-defined]
 
     problem = replace(
-        problem, rates=rates, slowdown={}, items=tuple(replace(i, costs=stretched(i.costs)) for i in problem.items),
+        problem,
+        rates=rates,
+        slowdown={},
+        items=tuple(replace(i, costs=stretched(i.costs)) for i in problem.items),
         flows=tuple(replace(f, costs=stretched(f.costs)) for f in problem.flows),
-    )  # fmt: skip
+    )
     problem = replace(problem, grouping=regroup(problem, "int8"))
     pace = OneInFlight(SimpleNamespace(transfer_factor=alone, platform=SimpleNamespace(chip="orin")), one_process)  # type: ignore[arg-type]
     least, best = brute_force(problem, ONE, lambda p, e: pace.period_us(p, e))

@@ -99,9 +99,7 @@ def test_what_holds_of_more_engines_holds_of_fewer_but_for_the_slowdown(drawn: P
     least, _ = brute_force(on_all, MAKESPAN, lambda p, e: INFINITY if on_two_cores(p, e) else length(p, e)[0])
     for fewer in (ONE_CORE, ("GPU",), ("DLA0",), ("DLA0", "DLA1")):
         on_fewer, _ = brute_force(
-            problem,
-            MAKESPAN,
-            lambda p, e, s={*fewer}: INFINITY if e.engines != s or on_two_cores(p, e) else length(p, e)[0],
+            problem, MAKESPAN, lambda p, e, s={*fewer}: INFINITY if e.engines != s or on_two_cores(p, e) else length(p, e)[0]
         )
         assert _by_more(problem, fewer, {ALL: least}, INFINITY) <= on_fewer * (1 + 1e-9)
 
@@ -140,17 +138,22 @@ def test_reformats_run_unslowed_where_the_gpu_has_no_layers() -> None:
     problem = Problem(
         items=(item("m0l0", 0, 38, 32), item("m0l1", 0, 9, 1), item("m1l0", 1, 40, 13)),
         flows=(
-            flow(0, None, (0,), (4, 11, 2)), flow(0, 0, (1,), (11, 11, 0)), flow(0, 1, (), (12, 8, 1)),
-            flow(1, None, (2,), (14, 15, 4)), flow(1, 2, (), (3, 12, 3)),
+            flow(0, None, (0,), (4, 11, 2)),
+            flow(0, 0, (1,), (11, 11, 0)),
+            flow(0, 1, (), (12, 8, 1)),
+            flow(1, None, (2,), (14, 15, 4)),
+            flow(1, 2, (), (3, 12, 3)),
         ),
         links=(Link(0, 1, {"GPU": cost(29), "DLA": cost(1)}),),
         grouping=lambda problem, core, members: (members,),
-        models=("m0", "m1"), loadable=cost(17), devices=ALL, limits=Limits(1, None, 1), rates=(1.0, 1.0),
-        slowdown={
-            frozenset(s): dict.fromkeys(s, 1.25) for n in (2, 3) for s in itertools.combinations(ALL, n)
-        },
+        models=("m0", "m1"),
+        loadable=cost(17),
+        devices=ALL,
+        limits=Limits(1, None, 1),
+        rates=(1.0, 1.0),
+        slowdown={frozenset(s): dict.fromkeys(s, 1.25) for n in (2, 3) for s in itertools.combinations(ALL, n)},
         engine=cost(8),
-    )  # fmt: skip
+    )
     problem = replace(problem, grouping=regroup(problem, "fp16"))
     solution = solve(problem, MAKESPAN)
     assert solution.best is not None
@@ -184,14 +187,7 @@ def test_around_without_other_work_gives_the_least_latency(drawn: Problem) -> No
     prices = Prices(frontier, np.ones((1, 2)), np.ones(1, bool))
     free = [taken([[]])] * 2
     ends, choices, _ = around(
-        StateArrays(frontier, alike=False),
-        len(problem.items),
-        prices,
-        np.ones(2),
-        free,
-        np.zeros(1, int),
-        NEVER,
-        kept=10_000,
+        StateArrays(frontier, alike=False), len(problem.items), prices, np.ones(2), free, np.zeros(1, int), NEVER, kept=10_000
     )
     least, _ = brute_force(problem, Goal("latency"), lambda _, e: e.latency(0).latency_us)
     assert ends[0] == pytest.approx(least)
@@ -219,17 +215,7 @@ def test_around_another_model_never_takes_less_time(drawn: Problem, steps: List[
 
 @pytest.mark.parametrize(
     ("earliest", "length", "start"),
-    [
-        (0, 5, 0),
-        (0, 10, 0),
-        (0, 11, 40),
-        (3, 8, 20),
-        (12, 1, 20),
-        (20, 10, 20),
-        (20, 11, 40),
-        (15, 99, 40),
-        (33, 0, 33),
-    ],
+    [(0, 5, 0), (0, 10, 0), (0, 11, 40), (3, 8, 20), (12, 1, 20), (20, 10, 20), (20, 11, 40), (15, 99, 40), (33, 0, 33)],
 )
 def test_first_start_finds_an_uninterrupted_interval(earliest: float, length: float, start: float) -> None:
     busy = taken([[(30.0, 40.0), (10.0, 20.0)], []])
@@ -307,9 +293,9 @@ def test_where_no_pair_keeps_the_limits_the_look_in_any_order_is_not_repeated(mo
 
     monkeypatch.setattr(pair_search_module, "AnyOrder", NotThrough)
     monkeypatch.setattr(Best, "offer", lambda *_: None)
-    problem = prepare(
-        [network("resnet18")] * 2, PlacementRequest("orin-nx-8gb", precision="int8", objective="makespan")
-    ).problem(MAKESPAN)
+    problem = prepare([network("resnet18")] * 2, PlacementRequest("orin-nx-8gb", precision="int8", objective="makespan")).problem(
+        MAKESPAN
+    )
     solution = solve_pair(problem, MAKESPAN, [], NEVER, value_of=schedule_length())
     assert solution.best is None
     assert limits == [INFINITY] * solution.rounds
@@ -319,9 +305,7 @@ def test_without_time_for_a_search_a_pair_beats_the_baselines(monkeypatch: pytes
     monkeypatch.setattr(pair_search_module.PairSearch, "run", lambda _: None)
     request = PlacementRequest("agx-orin-64gb", precision="int8", objective="makespan")
     problem = prepare([network("resnet50_b1"), network("resnet18")], request).problem(MAKESPAN)
-    solution = solve_pair(
-        problem, MAKESPAN, baselines(problem).values(), Deadline.after(10.0), value_of=schedule_length()
-    )
+    solution = solve_pair(problem, MAKESPAN, baselines(problem).values(), Deadline.after(10.0), value_of=schedule_length())
     reached = [evaluate(problem, devices) for devices in baselines(problem).values()]
     lengths = [schedule_length()(problem, e)[0] for e in reached if legal(problem, e, MAKESPAN)]
     assert solution.value < 0.97 * min(lengths)
@@ -330,8 +314,10 @@ def test_without_time_for_a_search_a_pair_beats_the_baselines(monkeypatch: pytes
 @CHECKED
 @given(st.data())
 def test_simple_bounds_of_a_pair_are_below_its_schedule(data: st.DataObject) -> None:
-    rows = [data.draw(st.sampled_from([("GPU",), ("GPU", core, "GPU"), ("GPU", core, "GPU", core, "GPU")])) for core in
-            ("DLA0", data.draw(st.sampled_from(["DLA0", "DLA1"])))]  # fmt: skip
+    rows = [
+        data.draw(st.sampled_from([("GPU",), ("GPU", core, "GPU"), ("GPU", core, "GPU", core, "GPU")]))
+        for core in ("DLA0", data.draw(st.sampled_from(["DLA0", "DLA1"])))
+    ]
     times = [[float(data.draw(st.integers(1, 30))) for _ in row] for row in rows]
     search = ScheduleSearch(rows, times)
     search.run()

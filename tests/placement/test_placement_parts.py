@@ -30,14 +30,20 @@ ALL = ("GPU", "DLA0", "DLA1")
 def chain(n: int = 4, illegal: Tuple[int, ...] = (), **changes: object) -> Problem:
     """n items in a row, 10 us on the GPU and 12 us on the DLA, transitions of 3 us, a loadable of 5 us."""
     items = tuple(
-        Item(f"l{k}", 0, (k,), ("GPU",) if k in illegal else ALL, {"GPU": cost(10), "DLA": cost(12)}, 1,
-             k not in illegal, "forced" if k in illegal else "")
+        Item(
+            f"l{k}",
+            0,
+            (k,),
+            ("GPU",) if k in illegal else ALL,
+            {"GPU": cost(10), "DLA": cost(12)},
+            1,
+            k not in illegal,
+            "forced" if k in illegal else "",
+        )
         for k in range(n)
-    )  # fmt: skip
-    by_kind = {("GPU", "DLA"): cost(3), ("DLA", "GPU"): cost(3), ("DLA", "DLA"): cost(1)}
-    flows = tuple(
-        Flow(f"t{k}", 0, None if k == 0 else k - 1, (k,) if k < n else (), k == n, by_kind) for k in range(n + 1)
     )
+    by_kind = {("GPU", "DLA"): cost(3), ("DLA", "GPU"): cost(3), ("DLA", "DLA"): cost(1)}
+    flows = tuple(Flow(f"t{k}", 0, None if k == 0 else k - 1, (k,) if k < n else (), k == n, by_kind) for k in range(n + 1))
     bare = Problem(items, flows, (), lambda p, c, m: (m,), ("net",), cost(5), ALL)
     bare = replace(bare, **changes)  # type: ignore[arg-type]
     return replace(bare, grouping=regroup(bare, "fp16"))
@@ -192,9 +198,7 @@ def test_an_exact_pin_overrides_patterns_and_later_pins_earlier_ones(pins: str, 
 
 
 def test_a_star_that_tensorrt_writes_into_a_name_makes_no_pattern() -> None:
-    layers = graph(
-        "(Unnamed Layer* 3) [Shuffle]", "(Unnamed Layer* 3) [Shuffle] and (Unnamed Layer* 3) [Shuffle]", "conv"
-    )
+    layers = graph("(Unnamed Layer* 3) [Shuffle]", "(Unnamed Layer* 3) [Shuffle] and (Unnamed Layer* 3) [Shuffle]", "conv")
     pins = parse_pins(["(Unnamed Layer* 3) [Shuffle]:GPU,*:DLA"])
     assert resolve_pins(layers, pins) == {0: "GPU", 1: "DLA", 2: "DLA"}
     assert pins_by_name(layers, pins) == {0: "GPU"}

@@ -221,9 +221,15 @@ def test_a_merged_row_is_a_lower_bound_of_its_rows(given_rows: list, width: int)
     count, loads = len(table), table[:, 1:]
     nothing = np.zeros(count, int)
     rows = first_row(3)._replace(
-        loads=loads, traced=loads, pool=loads[:, 1:].sum(axis=1), state=table[:, 0].astype(int),
-        bound=loads.sum(axis=1), parent=np.arange(count), device=nothing, swapped=nothing > 0,
-    )  # fmt: skip
+        loads=loads,
+        traced=loads,
+        pool=loads[:, 1:].sum(axis=1),
+        state=table[:, 0].astype(int),
+        bound=loads.sum(axis=1),
+        parent=np.arange(count),
+        device=nothing,
+        swapped=nothing > 0,
+    )
     merged = merged_rows(rows, min(width, count - 1), 100.0)
     for k in range(count):
         below = (merged.state == rows.state[k]) & (merged.loads <= loads[k]).all(axis=1) & (merged.pool <= rows.pool[k])

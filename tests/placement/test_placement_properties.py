@@ -30,9 +30,7 @@ def regions_of(problem: Problem, assignment: Tuple[str, ...]) -> List[Region]:
 
 @CHECKED
 @given(problems(max_items=8), OBJECTIVES, st.data())
-def test_a_solution_with_one_moved_item_is_validated_with_its_own_regions(
-    problem: Problem, objective: str, data: Any
-) -> None:
+def test_a_solution_with_one_moved_item_is_validated_with_its_own_regions(problem: Problem, objective: str, data: Any) -> None:
     solution = solve(problem, Goal(objective))
     assume(solution.best is not None)
     assert solution.best is not None
@@ -103,9 +101,7 @@ def test_the_order_of_the_nodes_does_not_change_the_cost(problem: Problem, objec
     place = {old: new for new, old in enumerate(order)}
     flows: List[Flow] = [
         replace(
-            f,
-            producer=None if f.producer is None else place[f.producer],
-            consumers=tuple(sorted(place[c] for c in f.consumers)),
+            f, producer=None if f.producer is None else place[f.producer], consumers=tuple(sorted(place[c] for c in f.consumers))
         )
         for f in problem.flows
     ]

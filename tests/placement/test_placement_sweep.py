@@ -74,9 +74,7 @@ def test_steps_add_up_to_the_loads_and_prices_are_lower_bounds(problem: Problem,
             load = load + added
             trail.append((i + 1, state, load))
         e = evaluate(problem, assignment)
-        true = [
-            sum(r * e.loads[m, d].latency_us for m, r in enumerate(problem.rates) if (m, d) in e.loads) for d in ALL
-        ]
+        true = [sum(r * e.loads[m, d].latency_us for m, r in enumerate(problem.rates) if (m, d) in e.loads) for d in ALL]
         assert load == pytest.approx(true)
         for i, state, so_far in trail:
             rest = prices.rest(i, rows_of(Columns(frontier, i), [state]))
@@ -140,10 +138,7 @@ def test_the_sweeps_bound_holds_under_limits_that_it_ignores(problem: Problem) -
 
 
 @CHECKED
-@given(
-    problems(max_items=7, devices=ALL, models=2),
-    st.sampled_from(["latency", "energy", "throughput", "makespan"]),
-)
+@given(problems(max_items=7, devices=ALL, models=2), st.sampled_from(["latency", "energy", "throughput", "makespan"]))
 def test_the_floor_is_a_lower_bound_of_every_assignment(problem: Problem, objective: str) -> None:
     least = min(worth(problem, evaluate(problem, a), objective) for a in assignments(problem))
     assert 0 < floor(problem, Goal(objective)) <= least + 1e-6
@@ -165,9 +160,7 @@ def test_best_prices_give_a_lower_bound_of_every_period(problem: Problem) -> Non
 
 
 @CHECKED
-@given(
-    problems(max_items=8, devices=ALL, models=2, limits=False), st.sampled_from([2, 4, 9]), st.sampled_from([2, 5, 100])
-)
+@given(problems(max_items=8, devices=ALL, models=2, limits=False), st.sampled_from([2, 4, 9]), st.sampled_from([2, 5, 100]))
 def test_bounds_hold_for_any_beam_width_and_state_limit(problem: Problem, width: int, most_states: int) -> None:
     problem = of_one_batch(problem, (1.0, 1.5))
     frontier = Frontier(problem, ALL)
@@ -221,9 +214,7 @@ def test_only_dominated_rows_are_dropped(rows: list) -> None:
 
 def long_chain(n: int) -> Problem:
     """n items one behind the other; every third is slow on the DLA."""
-    items = tuple(
-        Item(f"l{k}", 0, (k,), ALL, {"GPU": cost(4 + k % 5), "DLA": cost(9 if k % 3 else 15)}) for k in range(n)
-    )
+    items = tuple(Item(f"l{k}", 0, (k,), ALL, {"GPU": cost(4 + k % 5), "DLA": cost(9 if k % 3 else 15)}) for k in range(n))
     between: dict = {("GPU", "DLA"): cost(6), ("DLA", "GPU"): cost(6), ("DLA", "DLA"): Cost()}
     flows = tuple(Flow(f"t{k}", 0, k - 1 if k else None, (k,) if k < n else (), k == n, between) for k in range(n + 1))
     bare = Problem(items, flows, (), lambda p, c, m: (m,), ("net",), cost(20))

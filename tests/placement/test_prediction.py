@@ -57,9 +57,7 @@ def test_predict_accepts_a_placement_file(tmp_path) -> None:
         ({"target": "xavier-nx-8gb"}, ("xavier-nx-8gb", "8.5.2", "int8")),
     ],
 )
-def test_build_and_predict_take_the_same_platform_of_a_placement(
-    asked: Dict[str, str], platform: Tuple[str, ...]
-) -> None:
+def test_build_and_predict_take_the_same_platform_of_a_placement(asked: Dict[str, str], platform: Tuple[str, ...]) -> None:
     placement = edgedla.place(small_model(), target="orin-nx-16gb", precision="int8")
     built = resolved(BuildRequest(placement=placement, **{"target": "", "precision": "", **asked}))
     predicted = edgedla.predict(small_model(), devices=placement, **asked)
@@ -85,10 +83,7 @@ def test_predict_takes_platform_precision_and_mode_of_the_placement() -> None:
         ({"power_mode": "15W"}, "made for 10W; this prediction is for 15W"),
         ({"trt": "8.5"}, "made for TensorRT 10.3.0; this prediction is for TensorRT 8.5.2"),
         ({"clocks": {"gpu": 300.0}}, "made for clocks of "),
-        (
-            {"target": "orin-nx-8gb"},
-            "made for Jetson Orin NX 16GB, 10W; this prediction is for Jetson Orin NX 8GB, MAXN",
-        ),
+        ({"target": "orin-nx-8gb"}, "made for Jetson Orin NX 16GB, 10W; this prediction is for Jetson Orin NX 8GB, MAXN"),
     ],
 )
 def test_predict_notes_arguments_other_than_the_placements(asked, note: str) -> None:
@@ -246,10 +241,7 @@ def test_memory_traffic_of_others_slows_transfers_only() -> None:
     def twice(device: str, demand: float, external: float) -> float:
         return 2.0 if external > 0 else 1.0
 
-    lanes = [
-        Lane((("DLA0", 100.0),), {"DLA0": 40.0}, {"DLA0": 1e6}),
-        Lane((("DLA1", 100.0),), {"DLA1": 0.0}, {"DLA1": 1e6}),
-    ]
+    lanes = [Lane((("DLA0", 100.0),), {"DLA0": 40.0}, {"DLA0": 1e6}), Lane((("DLA1", 100.0),), {"DLA1": 0.0}, {"DLA1": 1e6})]
     assert [p.frame_us for p in side_by_side(lanes, twice)] == pytest.approx([140.0, 100.0])
 
 
@@ -346,9 +338,7 @@ def test_notes_of_several_models_are_prefixed_with_their_names():
 
 def test_the_format_of_a_tensor_that_is_no_border_is_refused() -> None:
     with pytest.raises(UsageError, match="borders: 'xx' is not an input or output") as caught:
-        edgedla.predict(
-            onnx_model([node("Relu", "x", "y")], outputs={"y": (1, 3, 8, 8)}), target="orin", borders={"xx": "dla"}
-        )
+        edgedla.predict(onnx_model([node("Relu", "x", "y")], outputs={"y": (1, 3, 8, 8)}), target="orin", borders={"xx": "dla"})
     assert caught.value.allowed == "x, y, inputs, outputs"
 
 

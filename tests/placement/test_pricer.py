@@ -59,11 +59,7 @@ def mixed() -> onnx.ModelProto:
         node("Add", "p b", "q"),
         node("Transpose", "q", "y", perm=[0, 3, 1, 2]),
     ]
-    weights = {
-        "w": np.ones((8, 8, 1, 1), np.float32),
-        "v": np.ones((8, 8), np.float32),
-        "b": np.ones((8,), np.float32),
-    }
+    weights = {"w": np.ones((8, 8, 1, 1), np.float32), "v": np.ones((8, 8), np.float32), "b": np.ones((8,), np.float32)}
     return onnx_model(nodes, {"x": (1, 8, 6, 6)}, {"y": (1, 8, 6, 6)}, weights)
 
 

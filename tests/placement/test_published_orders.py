@@ -49,7 +49,10 @@ def per_frame(*devices: str, fps: float) -> Run:
 RESNET50 = ("resnet50_b1",)
 COMPARISONS = (
     Comparison(
-        GUIDE, "agx-orin-64gb", "int8", RESNET50,
+        GUIDE,
+        "agx-orin-64gb",
+        "int8",
+        RESNET50,
         (
             per_frame("DLA0", "DLA1", fps=1351.53),
             per_frame("GPU", "DLA0", "DLA1", fps=1197.17),
@@ -58,15 +61,16 @@ COMPARISONS = (
     ),
     Comparison(GUIDE, "agx-orin-64gb", "fp16", RESNET50, (Run(("GPU",), 1.0293), Run(("DLA0",), 17.7344))),
     Comparison(
-        HAXCONN, "agx-xavier-32gb", "fp16", ("alexnet_caffe", "resnet101"),
+        HAXCONN,
+        "agx-xavier-32gb",
+        "fp16",
+        ("alexnet_caffe", "resnet101"),
         (Run(("GPU", "DLA0"), 10.4), Run(("GPU", "GPU"), 13.4, "sum")),
     ),
-)  # fmt: skip
+)
 
 #: Measured 8 % apart, less than the predictions' spread: the order is not told, and is predicted the other way round.
-CLOSE = Comparison(
-    GUIDE, "agx-orin-64gb", "int8", RESNET50, (Run(("DLA0",), 1.31665), Run(("GPU",), 1.43555)), "50W"
-)  # fmt: skip
+CLOSE = Comparison(GUIDE, "agx-orin-64gb", "int8", RESNET50, (Run(("DLA0",), 1.31665), Run(("GPU",), 1.43555)), "50W")
 
 #: On one GPU, GoogLeNet and ResNet-101 took 1.3 times as long as one after the other, AlexNet and ResNet-101 twice: the small
 #: kernels of GoogLeNet run beside others. The model lets the GPU run one kernel at a time. Nothing else that is published says
@@ -74,14 +78,20 @@ CLOSE = Comparison(
 #: common start, and the time of every frame of both, would settle it.
 OVERLAPPING = (
     Comparison(
-        HAXCONN, "agx-xavier-32gb", "fp16", ("googlenet_caffe", "resnet101"),
+        HAXCONN,
+        "agx-xavier-32gb",
+        "fp16",
+        ("googlenet_caffe", "resnet101"),
         (Run(("GPU", "GPU"), 8.1, "sum"), Run(("GPU", "DLA0"), 10.2)),
     ),
     Comparison(
-        HAXCONN, "agx-orin-32gb", "int8", ("googlenet_caffe", "resnet101"),
+        HAXCONN,
+        "agx-orin-32gb",
+        "int8",
+        ("googlenet_caffe", "resnet101"),
         (Run(("GPU", "GPU"), 2.42, "sum"), Run(("GPU", "DLA0"), 2.99, "sum")),
     ),
-)  # fmt: skip
+)
 
 
 def predicted_ms(c: Comparison, run: Run) -> float:
@@ -114,9 +124,7 @@ def test_published_orders_of_placements_are_predicted(comparison: Comparison) ->
 
 
 @pytest.mark.parametrize("comparison", OVERLAPPING, ids=str)
-@pytest.mark.xfail(
-    strict=True, reason="small kernels of two networks overlap on the GPU, which the model does not know"
-)
+@pytest.mark.xfail(strict=True, reason="small kernels of two networks overlap on the GPU, which the model does not know")
 def test_the_order_of_networks_whose_kernels_overlap_is_not_predicted_yet(comparison: Comparison) -> None:
     times = [predicted_ms(comparison, run) for run in comparison.runs]
     assert times == sorted(times)

@@ -26,9 +26,7 @@ def test_on_xavier_a_frame_waits_for_kernels_not_for_frames_of_another_process(b
     alexnet, _ = prediction.streams
     assert alexnet.together.latency_us / 1e3 == pytest.approx(BESIDE_ALEXNET[beside], rel=0.3)
     assert not alexnet.open_turns
-    one_process = side_by_side(
-        ("alexnet_caffe", beside), ["DLA0", "GPU"], "agx-xavier-32gb", "8.5", "fp16", one_process=True
-    )
+    one_process = side_by_side(("alexnet_caffe", beside), ["DLA0", "GPU"], "agx-xavier-32gb", "8.5", "fp16", one_process=True)
     assert one_process.streams[0].together.latency_us == pytest.approx(alexnet.together.latency_us)
 
 

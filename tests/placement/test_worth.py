@@ -99,8 +99,7 @@ def test_each_word_has_a_boundary_example() -> None:
         (Axis("time", 0.5, 0.1, 1, 1), "2.0 times faster per frame", "2.0 times faster"),
         (Axis("time", 0.625, 0.8, 1, 1), "probably 1.6 times faster per frame (0.89 to 2.9 times)", "probably 1.6 times faster"),
         (Axis("time", 1.05, 0.3, 1, 1), "as fast per frame", "equal"),
-        (Axis("time", 1.56, 0.6, 1, 1), "probably 1.6 times slower per frame (0.97 to 2.5 times)",
-         "probably 1.6 times slower"),
+        (Axis("time", 1.56, 0.6, 1, 1), "probably 1.6 times slower per frame (0.97 to 2.5 times)", "probably 1.6 times slower"),
         (Axis("energy", 0.34, 0.1, 1, 1), "66 % less energy", "66 % less"),
         (Axis("energy", 1.31, 0.1, 1, 1), "31 % more energy", "31 % more"),
         (Axis("energy", 5.69, 0.1, 1, 1), "5.7 times the energy", "5.7 times as much"),
@@ -113,7 +112,7 @@ def test_each_word_has_a_boundary_example() -> None:
         (Axis("frames", 1 / 1.8, 0.1, 1, 1), "1.8 times the frames/s", "1.8 times as many"),
         (Axis("frames", 1.0, 0.0, 1, 1), "as many frames/s", "equal"),
     ],
-)  # fmt: skip
+)
 def test_an_answer_is_said_in_few_words(axis: Axis, text: str, short: str) -> None:
     assert (axis.text, axis.short) == (text, short)
 
@@ -173,8 +172,10 @@ def test_a_precision_without_best_splits_has_answers_but_no_word_of_its_own() ->
 #: Two convolutions with a layer between them that the DLA refuses.
 MODEL = onnx_model(
     [node("Conv", "x w", "a", pads=[1] * 4), node("Erf", "a", "b"), node("Conv", "b w", "y", pads=[1] * 4)],
-    {"x": [1, 128, 64, 64]}, {"y": [1, 128, 64, 64]}, [ones("w", 128, 128, 3, 3)],
-)  # fmt: skip
+    {"x": [1, 128, 64, 64]},
+    {"y": [1, 128, 64, 64]},
+    [ones("w", 128, 128, 3, 3)],
+)
 
 
 @pytest.mark.parametrize("target", ["agx-orin-64gb", "orin-nx-8gb", "xavier-nx-8gb"])
@@ -205,8 +206,10 @@ def test_what_both_sides_share_has_no_spread() -> None:
     """The same GPU layers on both sides: the spread of the ratio is below that of either side."""
     heavy_on_gpu = onnx_model(
         [node("Erf", "x", "a"), node("Conv", "a w", "b", pads=[1] * 4), node("Erf", "b", "c"), node("Relu", "c", "y")],
-        {"x": [1, 128, 64, 64]}, {"y": [1, 128, 64, 64]}, [ones("w", 128, 128, 3, 3)],
-    )  # fmt: skip
+        {"x": [1, 128, 64, 64]},
+        {"y": [1, 128, 64, 64]},
+        [ones("w", 128, 128, 3, 3)],
+    )
     worth = edgedla.check(heavy_on_gpu, target="orin-nx-16gb", precision="int8", cost=True).worth
     assert isinstance(worth, Worth)
     gpu, placed = worth.way("gpu"), worth.way("tensorrt")

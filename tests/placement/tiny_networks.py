@@ -132,17 +132,13 @@ def _priced(problem: Problem, rng: random.Random) -> Problem:
 
     return replace(
         problem,
-        items=tuple(
-            replace(i, costs={d: cost(40) if i.layers else Cost() for d in i.costs}) for i in problem.items
-        ),
+        items=tuple(replace(i, costs={d: cost(40) if i.layers else Cost() for d in i.costs}) for i in problem.items),
         flows=tuple(replace(f, costs={pair: cost(12) for pair in sorted(f.costs)}) for f in problem.flows),
-        links=tuple(
-            replace(k, costs={kind: cost(20) for kind in ("GPU", "DLA")}) for k in problem.links
-        ),
+        links=tuple(replace(k, costs={kind: cost(20) for kind in ("GPU", "DLA")}) for k in problem.links),
         loadable=cost(20),
         engine=cost(9),
         slowdown={s: {d: rng.choice([1.0, 1.25, 1.5]) for d in sorted(s)} for s in problem.slowdown},
-    )  # fmt: skip
+    )
 
 
 def loops_in(graph: LayerGraph) -> int:

@@ -80,9 +80,7 @@ def counted_step(frontier: Frontier, i: int, state: State, device: int) -> Tuple
         new.append(int(left < 0))
         slack.append(max(left, 0))
     if s.is_end:
-        ends = tuple(
-            _ended(new, a, end, core == device, slack[a]) for a, (core, end) in enumerate(zip(frontier.cores, ends))
-        )
+        ends = tuple(_ended(new, a, end, core == device, slack[a]) for a, (core, end) in enumerate(zip(frontier.cores, ends)))
     elif any(new):
         ends = tuple(0 if n and end == 1 else end for n, end in zip(new, ends))
     live_rest = tuple(items[p] for p in s.items_at)

@@ -65,11 +65,7 @@ def voc(folder: Path) -> Path:
         "<object><name>{}</name><difficult>{}</difficult><bndbox>"
         "<xmin>21</xmin><ymin>11</ymin><xmax>60</xmax><ymax>40</ymax></bndbox></object>"
     )
-    both = (
-        entry.format("dog", 0)
-        + entry.format("cat", 1)
-        + entry.format("cat", 0).replace("21", "61").replace(">60<", ">70<")
-    )
+    both = entry.format("dog", 0) + entry.format("cat", 1) + entry.format("cat", 0).replace("21", "61").replace(">60<", ">70<")
     (folder / "Annotations" / "a.xml").write_text(f"<annotation><filename>a.png</filename>{both}</annotation>")
     (folder / "Annotations" / "b.xml").write_text("<annotation><filename>b.png</filename></annotation>")
     return folder
@@ -112,9 +108,7 @@ def test_classes_are_found_by_name(form: str, tmp_path: Path) -> None:
 
 def test_boxes_outside_the_cut_are_left_out(tmp_path: Path) -> None:
     root = yolo(tmp_path)
-    (tmp_path / "labels" / "val" / "a.txt").write_text(
-        "0 0.05 0.5 0.08 0.6\n1 0.5 0.5 0.1 0.1\n0 0.1 0.1 0.9 0.1 0.9 0.9\n"
-    )
+    (tmp_path / "labels" / "val" / "a.txt").write_text("0 0.05 0.5 0.08 0.6\n1 0.5 0.5 0.1 0.1\n0 0.1 0.1 0.9 0.1 0.9 0.9\n")
     labels = open_samples(root, INPUT, PreprocessSettings(fit="crop")).labels
     assert labels is not None
     assert [row[0] for row in labels[0]] == [1, 0]
@@ -178,12 +172,7 @@ def test_damaged_coco_files_are_refused_in_words(change: Any, message: str, tmp_
 
 @pytest.mark.parametrize(
     ("line", "message"),
-    [
-        ("1 0.4 0.5", "2 numbers"),
-        ("dog 1 1 1 1", "not numbers"),
-        ("-1 0 0 1 1", "class -1"),
-        ("7 0.4 0.5 0.4 0.6", "class 7"),
-    ],
+    [("1 0.4 0.5", "2 numbers"), ("dog 1 1 1 1", "not numbers"), ("-1 0 0 1 1", "class -1"), ("7 0.4 0.5 0.4 0.6", "class 7")],
 )
 def test_damaged_yolo_lines_are_refused_with_their_place(line: str, message: str, tmp_path: Path) -> None:
     root = yolo(tmp_path)
@@ -238,18 +227,7 @@ def test_evaluate_scores_a_detector_on_a_yolo_folder(tmp_path: Path, capsys: pyt
     data = shapes_set(tmp_path / "set", 8)
     options = ["--metric", "map", "--decode", "yolov8", "--reg-max", "8", "--format", "json"]
     artifact = str(tmp_path / "artifact")
-    build = [
-        "build",
-        str(model),
-        "--target",
-        "agx-orin-64gb",
-        "--precision",
-        "fp16",
-        "--backend",
-        "host",
-        "-o",
-        artifact,
-    ]
+    build = ["build", str(model), "--target", "agx-orin-64gb", "--precision", "fp16", "--backend", "host", "-o", artifact]
     assert exit_code_of(build) == 0
     capsys.readouterr()
     assert exit_code_of(["evaluate", artifact, "--data", str(data), *options]) == 0

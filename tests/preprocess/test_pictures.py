@@ -35,9 +35,7 @@ def test_an_image_sample_equals_the_input_that_run_prepares(tmp_path: Path) -> N
     assert len(samples.feeds) == 2
     assert "stretch, bgr, mean 1 2 3" in samples.detail
     for image, feed in zip(images, samples.feeds):
-        spec = Preprocess(
-            image.shape[:2], (3, 24, 32), "bgr", "bgr", "stretch", 0, SETTINGS.mean, SETTINGS.std, "FLOAT"
-        )
+        spec = Preprocess(image.shape[:2], (3, 24, 32), "bgr", "bgr", "stretch", 0, SETTINGS.mean, SETTINGS.std, "FLOAT")
         want = CpuPreprocessor(spec)(image).view(np.float32).reshape(1, 3, 24, 32)
         np.testing.assert_array_equal(feed["x"], want)
     half = samples.feeds[1:]

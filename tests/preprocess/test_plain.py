@@ -54,14 +54,10 @@ def test_a_frame_of_any_size_is_prepared_without_opencv(fit: str, pixels: str, m
     ("dtype", "form"), [("FLOAT", "LINEAR"), ("HALF", "DLA_LINEAR"), ("INT8", "DLA_HWC4"), ("HALF", "CHW16")]
 )
 @pytest.mark.parametrize("colour", ["rgb", "bgr"])
-def test_every_format_is_written_without_opencv(
-    dtype: str, form: str, colour: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_format_is_written_without_opencv(dtype: str, form: str, colour: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A frame that is not scaled: the same bytes, padding included, whatever stood in the buffer."""
     pytest.importorskip("cv2")
-    spec = Preprocess(
-        (40, 22), (3, 40, 22), colour=colour, dtype=dtype, scale=0.01, format=TensorFormat(form), chip="orin"
-    )
+    spec = Preprocess((40, 22), (3, 40, 22), colour=colour, dtype=dtype, scale=0.01, format=TensorFormat(form), chip="orin")
     image = frame(spec.frame_shape)
     expected = CpuPreprocessor(spec)(image)
     monkeypatch.setitem(sys.modules, "cv2", None)

@@ -66,9 +66,7 @@ def test_cpu_result_is_the_reference_within_one_grey_value(pixels, fit):
 @pytest.mark.parametrize("chip", ["xavier", "orin"])
 def test_every_input_format_holds_the_same_values(dtype, fmt, chip):
     plain = Preprocess((30, 50), (3, 25, 45), dtype="FLOAT")
-    spec = Preprocess(
-        (30, 50), (3, 25, 45), dtype=dtype, scale=1 / 127 if dtype == "INT8" else None, format=fmt, chip=chip
-    )
+    spec = Preprocess((30, 50), (3, 25, 45), dtype=dtype, scale=1 / 127 if dtype == "INT8" else None, format=fmt, chip=chip)
     frame = frame_of(spec.frame_shape)
     real = unpack(CpuPreprocessor(plain)(frame), plain.layout)
     buffer = CpuPreprocessor(spec)(frame)
@@ -121,13 +119,7 @@ def test_the_networks_corners_map_to_the_part_of_the_frame_that_it_shows(how, sr
 
 def test_kernel_parameters_follow_the_layout():
     spec = Preprocess(
-        (1080, 1920),
-        (3, 640, 640),
-        pixels="nv12",
-        dtype="INT8",
-        scale=1 / 127,
-        format=TensorFormat.DLA_HWC4,
-        chip="orin",
+        (1080, 1920), (3, 640, 640), pixels="nv12", dtype="INT8", scale=1 / 127, format=TensorFormat.DLA_HWC4, chip="orin"
     )
     p = kernel_params(spec)
     assert p["row_elements"] * p["dst_h"] == spec.layout.size_bytes
@@ -156,9 +148,17 @@ def cuda():
 
 def spec_for(dtype, fmt, fit="letterbox", pixels="bgr", frame_hw=(270, 482)):
     return Preprocess(
-        frame_hw, (3, 160, 200), pixels=pixels, fit=fit, mean=(10, 20, 30), std=(250, 240, 230), dtype=dtype,
-        scale=0.01 if dtype == "INT8" else None, format=fmt, chip="orin",
-    )  # fmt: skip
+        frame_hw,
+        (3, 160, 200),
+        pixels=pixels,
+        fit=fit,
+        mean=(10, 20, 30),
+        std=(250, 240, 230),
+        dtype=dtype,
+        scale=0.01 if dtype == "INT8" else None,
+        format=fmt,
+        chip="orin",
+    )
 
 
 def assert_equal_within_rounding(got, frame, spec):
@@ -230,9 +230,7 @@ def test_frames_are_prepared_on_another_thread_than_the_one_that_opened_it(cuda)
 def test_without_opencv_a_frame_of_the_networks_size_becomes_the_same(
     dtype: str, colour: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    spec = Preprocess(
-        (6, 8), (3, 6, 8), dtype=dtype, colour=colour, scale=0.02, mean=(10.0, 20.0, 30.0), std=(2.0, 3.0, 4.0)
-    )
+    spec = Preprocess((6, 8), (3, 6, 8), dtype=dtype, colour=colour, scale=0.02, mean=(10.0, 20.0, 30.0), std=(2.0, 3.0, 4.0))
     frame = np.random.default_rng(0).integers(0, 256, (6, 8, 3), np.uint8)
     expected = CpuPreprocessor(spec)(frame)
     monkeypatch.setitem(sys.modules, "cv2", None)

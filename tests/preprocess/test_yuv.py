@@ -71,9 +71,15 @@ def test_scaling_before_converting_changes_smooth_pictures_by_two_levels(kind: s
 @pytest.mark.parametrize(
     ("colorimetry", "height", "kind"),
     [
-        ("bt601", 1080, "nv12"), ("bt709", 480, "nv12-709"), ("1:4:0:0", 480, "nv12-full"), ("2:4:7:1", 1080, "nv12"),
-        ("1:3:5:1", 1080, "nv12-709-full"), ("", 576, "nv12"), ("", 578, "nv12-709"), ("bt2020", 2160, "nv12-709"),
+        ("bt601", 1080, "nv12"),
+        ("bt709", 480, "nv12-709"),
+        ("1:4:0:0", 480, "nv12-full"),
+        ("2:4:7:1", 1080, "nv12"),
+        ("1:3:5:1", 1080, "nv12-709-full"),
+        ("", 576, "nv12"),
+        ("", 578, "nv12-709"),
+        ("bt2020", 2160, "nv12-709"),
     ],
-)  # fmt: skip
+)
 def test_the_kind_follows_from_gstreamers_colorimetry(colorimetry: str, height: int, kind: str) -> None:
     assert kind_of(colorimetry, height) == kind

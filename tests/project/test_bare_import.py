@@ -27,10 +27,13 @@ LIBRARIES = (
 
 def run(code: str, blocked: List[str] = LIBRARIES) -> subprocess.CompletedProcess:
     return subprocess.run(
-        [sys.executable, "-c", BLOCK.format(names=set(blocked)) + code], capture_output=True, text=True, timeout=60,
+        [sys.executable, "-c", BLOCK.format(names=set(blocked)) + code],
+        capture_output=True,
+        text=True,
+        timeout=60,
         # Without kept forms of rules, which need no PyYAML.
         env={**os.environ, "XDG_CACHE_HOME": os.devnull},
-    )  # fmt: skip
+    )
 
 
 def test_import_needs_no_library() -> None:
@@ -75,10 +78,7 @@ def test_import_and_help_load_few_modules() -> None:
 
     def imported(code: str) -> int:
         done = subprocess.run(
-            [sys.executable, "-c", f"{code}; import sys; print(len(sys.modules))"],
-            check=True,
-            capture_output=True,
-            text=True,
+            [sys.executable, "-c", f"{code}; import sys; print(len(sys.modules))"], check=True, capture_output=True, text=True
         )
         return int(done.stdout.split()[-1])
 

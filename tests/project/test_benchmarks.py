@@ -52,7 +52,5 @@ def test_an_import_of_a_missing_name_is_detected() -> None:
 
 def test_each_mutant_by_hand_stands_once_in_its_file() -> None:
     rows = json.loads((ROOT / "benchmarks/named_mutants.json").read_text(encoding="utf-8"))["mutants"]
-    counts = {
-        (row["path"], row["old"]): (ROOT / row["path"]).read_text(encoding="utf-8").count(row["old"]) for row in rows
-    }
+    counts = {(row["path"], row["old"]): (ROOT / row["path"]).read_text(encoding="utf-8").count(row["old"]) for row in rows}
     assert {key: count for key, count in counts.items() if count != 1} == {}

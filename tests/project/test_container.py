@@ -121,16 +121,7 @@ def test_the_recipe_builds_and_checks_a_model_without_root(tmp_path: Path) -> No
     for folder in (tmp_path.parent.parent, tmp_path.parent, tmp_path, tmp_path / "work"):
         folder.chmod(0o755)
     image = f"edgedla-test-{os.getpid()}"
-    buildah(
-        "bud",
-        "--build-arg",
-        f"BASE={BASE}",
-        "-t",
-        image,
-        "-f",
-        tmp_path / "context/action/Dockerfile",
-        tmp_path / "context",
-    )
+    buildah("bud", "--build-arg", f"BASE={BASE}", "-t", image, "-f", tmp_path / "context/action/Dockerfile", tmp_path / "context")
     container = buildah("from", image).strip()
     try:
         run = ("run", "-v", f"{tmp_path / 'work'}:/work:ro", container, "--")
@@ -147,9 +138,11 @@ def test_the_recipe_builds_and_checks_a_model_without_root(tmp_path: Path) -> No
 def buildah(*words: object) -> str:
     """Without a daemon, and without namespaces, which a machine of CI may not give."""
     done = subprocess.run(
-        ["buildah", *map(str, words)], capture_output=True, text=True,
+        ["buildah", *map(str, words)],
+        capture_output=True,
+        text=True,
         env={**os.environ, "STORAGE_DRIVER": "vfs", "BUILDAH_ISOLATION": "chroot"},
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -111,8 +111,12 @@ def test_every_decoder_is_a_function_and_is_documented() -> None:
     assert untold == [], "the help of --decode in edgedla/cli/run.py names every decoder"
 
 
-@pytest.mark.parametrize("place", sorted(set(re.findall(r"`((?:edgedla|rules|tests|examples)/[\w/.-]+)`",
-                                                        (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")))))  # fmt: skip
+@pytest.mark.parametrize(
+    "place",
+    sorted(
+        set(re.findall(r"`((?:edgedla|rules|tests|examples)/[\w/.-]+)`", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")))
+    ),
+)
 def test_every_place_that_contributing_names_exists(place: str) -> None:
     assert "NN_" in place or (ROOT / place).exists()
 

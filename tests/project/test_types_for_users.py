@@ -46,9 +46,7 @@ def test_the_stub_has_every_public_name_from_where_it_is_imported() -> None:
 def test_mypy_sees_the_types(tmp_path: Path) -> None:
     """In a folder of the user's, so that edgedla is an installed package with py.typed."""
     (tmp_path / "use.py").write_text(USE, encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, "-m", "mypy", "use.py"], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([sys.executable, "-m", "mypy", "use.py"], cwd=tmp_path, capture_output=True, text=True, check=False)
     own = [line for line in done.stdout.splitlines() if line.startswith("use.py:")]
     assert [line.split(":", 2)[1] for line in own] == ["5", "6", "7", "8"], done.stdout + done.stderr
     assert 'Revealed type is "edgedla.regions.report.CheckReport"' in own[0]

@@ -54,9 +54,7 @@ def npy(array: np.ndarray) -> bytes:
 
 
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
-def test_rows_of_array_files_equal_the_saved_arrays(
-    save: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_of_array_files_equal_the_saved_arrays(save: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(array_file, "BLOCK_BYTES", 1000)
     arrays: Dict[str, np.ndarray] = {
         "a": np.arange(7 * 3 * 20, dtype=np.float32).reshape(7, 3, 20),

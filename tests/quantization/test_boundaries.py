@@ -21,12 +21,26 @@ MIB = 1 << 20
 
 @pytest.mark.parametrize(
     ("most", "used", "machine_kb", "free"),
-    [("100", "30", 1, 70), ("100", "30", None, 70), ("30", "100", None, 0), ("max", "30", 1, 1024), ("max", "30", None, None),
-     ("x", "30", 1, 1024), ("9999", "0", 1, 1024), ("100", None, 1, 1024), (None, "30", 1, 1024)],
-)  # fmt: skip
+    [
+        ("100", "30", 1, 70),
+        ("100", "30", None, 70),
+        ("30", "100", None, 0),
+        ("max", "30", 1, 1024),
+        ("max", "30", None, None),
+        ("x", "30", 1, 1024),
+        ("9999", "0", 1, 1024),
+        ("100", None, 1, 1024),
+        (None, "30", 1, 1024),
+    ],
+)
 def test_free_memory_is_the_least_of_the_machines_and_the_containers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: Optional[str], used: Optional[str], machine_kb: Optional[int], free: Any
-) -> None:  # fmt: skip
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    most: Optional[str],
+    used: Optional[str],
+    machine_kb: Optional[int],
+    free: Any,
+) -> None:
     places = {"/proc/meminfo": tmp_path / "meminfo"}
     if machine_kb is not None:
         places["/proc/meminfo"].write_text(f"MemTotal: 9 kB\nMemAvailable:  {machine_kb} kB\n")
@@ -43,9 +57,7 @@ def test_the_files_of_a_containers_limit_are_those_of_cgroup_v2() -> None:
 
 
 @pytest.mark.parametrize(("count", "fits"), [(3 * MIB, True), (3 * MIB + 1, False)])
-def test_room_is_refused_from_the_first_byte_beyond_the_limit(
-    monkeypatch: pytest.MonkeyPatch, count: int, fits: bool
-) -> None:
+def test_room_is_refused_from_the_first_byte_beyond_the_limit(monkeypatch: pytest.MonkeyPatch, count: int, fits: bool) -> None:
     monkeypatch.setattr(memory, "guard", SimpleNamespace(held_bytes=lambda: MIB))
     with memory.memory_limit(4 * MIB):
         if fits:
@@ -56,8 +68,7 @@ def test_room_is_refused_from_the_first_byte_beyond_the_limit(
 
 
 @pytest.mark.parametrize(
-    ("dtype", "low", "high"),
-    [(np.uint8, 0, 255), (np.int64, 0, 1), (np.int32, 0, 1), (np.bool_, 0, 1), (np.int8, 0, 1)],
+    ("dtype", "low", "high"), [(np.uint8, 0, 255), (np.int64, 0, 1), (np.int32, 0, 1), (np.bool_, 0, 1), (np.int8, 0, 1)]
 )
 def test_synthetic_numbers_fill_their_range(dtype: Any, low: int, high: int) -> None:
     feed = synthetic_samples((InputSpec("x", (64, 64), dtype),), count=1).feeds[0]["x"]

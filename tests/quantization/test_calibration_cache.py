@@ -15,8 +15,7 @@ from edgedla.quantization.calibration_cache import parse_cache, read_cache, vers
 
 
 @pytest.mark.parametrize(
-    ("trt", "number"),
-    [((8, 4, 1), 8401), ((8, 5, 2), 8502), ((8, 6, 1), 8601), ((10, 3, 0), 100300), ((10, 7), 100700)],
+    ("trt", "number"), [((8, 4, 1), 8401), ((8, 5, 2), 8502), ((8, 6, 1), 8601), ((10, 3, 0), 100300), ((10, 7), 100700)]
 )
 def test_version_numbers_are_those_of_nvinferversion(trt: tuple, number: int) -> None:
     assert version_number(trt) == number
@@ -72,9 +71,7 @@ def test_scales_of_other_calibrators_are_accepted_with_a_note(algorithm: str) ->
     assert algorithm in cache.notes[0]
 
 
-@given(
-    st.floats(2.0**-120, 2.0**120, width=32), st.sampled_from([(8, 4, 1), (8, 5, 2), (8, 6, 1), (10, 3, 0), (10, 7, 0)])
-)
+@given(st.floats(2.0**-120, 2.0**120, width=32), st.sampled_from([(8, 4, 1), (8, 5, 2), (8, 6, 1), (10, 3, 0), (10, 7, 0)]))
 def test_scales_survive_every_release_bit_for_bit(scale: float, trt: tuple) -> None:
     text = write_cache({"x": scale * 127.0}, trt)
     assert text.split()[-1] == struct.pack(">f", scale).hex()

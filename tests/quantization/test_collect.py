@@ -32,9 +32,10 @@ def test_absmax_is_over_all_samples_and_every_tensor() -> None:
 
 
 BY_DATA = pytest.param(
-    False, id="a size by the data",
+    False,
+    id="a size by the data",
     marks=pytest.mark.skipif(sys.version_info < (3, 9), reason="ONNX Runtime 1.19 has no maximum of nothing"),
-)  # fmt: skip
+)
 
 
 @pytest.mark.parametrize("known", [pytest.param(True, id="a known size"), BY_DATA])

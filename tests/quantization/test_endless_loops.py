@@ -25,11 +25,16 @@ def loop(rounds: str, condition: str, after: Any) -> Any:
     constants = {"three": np.array(3), "huge": np.array(2**62), "true": np.array(True), "false": np.array(False)}
     inputs = {"x": (1, 3, 8, 8)}
     return onnx_model(
-        [node("ReduceMax", "x", "top", keepdims=0), node("Cast", "top", "worked_out", to=TensorProto.INT64),
-         node("Cast", "top", "depends", to=TensorProto.BOOL), node("Identity", "true", "also_true"),
-         helper.make_node("Loop", [rounds, condition, "x"], ["y"], name="lp", body=body)],
-        inputs, constants=constants,
-    )  # fmt: skip
+        [
+            node("ReduceMax", "x", "top", keepdims=0),
+            node("Cast", "top", "worked_out", to=TensorProto.INT64),
+            node("Cast", "top", "depends", to=TensorProto.BOOL),
+            node("Identity", "true", "also_true"),
+            helper.make_node("Loop", [rounds, condition, "x"], ["y"], name="lp", body=body),
+        ],
+        inputs,
+        constants=constants,
+    )
 
 
 PASSED_ON = node("Identity", "given", "next")
@@ -52,9 +57,14 @@ def test_an_endless_loop_is_refused(rounds: str, condition: str, after: Any) -> 
 
 @pytest.mark.parametrize(
     ("rounds", "condition", "after"),
-    [("three", "true", PASSED_ON), ("worked_out", "", PASSED_ON), ("", "false", PASSED_ON), ("", "depends", PASSED_ON),
-     ("huge", "true", WORKED_OUT)],
-)  # fmt: skip
+    [
+        ("three", "true", PASSED_ON),
+        ("worked_out", "", PASSED_ON),
+        ("", "false", PASSED_ON),
+        ("", "depends", PASSED_ON),
+        ("huge", "true", WORKED_OUT),
+    ],
+)
 def test_a_loop_that_may_end_is_accepted(rounds: str, condition: str, after: Any) -> None:
     assert endless_loop(loop(rounds, condition, after).graph) is None
 

@@ -53,9 +53,7 @@ def test_every_kind_of_iterable_gives_the_same_samples(data: Any, labelled: bool
     assert len(samples.feeds) == 5
     for feed, want in zip(samples.feeds, FIVE):
         np.testing.assert_array_equal(feed["x"].reshape(2, 3), want[0])
-    assert (None if samples.labels is None else [int(x) for x in samples.labels]) == (
-        [0, 1, 2, 3, 4] if labelled else None
-    )
+    assert (None if samples.labels is None else [int(x) for x in samples.labels]) == ([0, 1, 2, 3, 4] if labelled else None)
     assert not samples.synthetic
 
 

@@ -29,13 +29,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def made_weights(count: int) -> onnx.ModelProto:
     """A Gemm whose weights of count * count floats are made by a node: a few hundred bytes of file."""
-    nodes = [
-        helper.make_node("ConstantOfShape", ["dims"], ["w"]),
-        helper.make_node("MatMul", ["x", "w"], ["y"]),
-    ]
-    return model(
-        nodes, dims=(1, count), constants=[numpy_helper.from_array(np.array([count, count], np.int64), "dims")]
-    )
+    nodes = [helper.make_node("ConstantOfShape", ["dims"], ["w"]), helper.make_node("MatMul", ["x", "w"], ["y"])]
+    return model(nodes, dims=(1, count), constants=[numpy_helper.from_array(np.array([count, count], np.int64), "dims")])
 
 
 def test_the_estimate_frees_a_tensor_after_its_last_reader() -> None:
@@ -50,10 +45,7 @@ def test_the_estimate_frees_a_tensor_after_its_last_reader() -> None:
 def test_the_estimate_keeps_outer_values_that_a_branch_reads() -> None:
     size = 8 * 4 * 4 * 4
     branch = helper.make_graph(
-        [helper.make_node("Relu", ["a"], ["r"])],
-        "branch",
-        [],
-        [helper.make_tensor_value_info("r", TensorProto.FLOAT, None)],
+        [helper.make_node("Relu", ["a"], ["r"])], "branch", [], [helper.make_tensor_value_info("r", TensorProto.FLOAT, None)]
     )
     nodes = [
         helper.make_node("Relu", ["x"], ["a"]),
@@ -86,9 +78,7 @@ def test_the_estimate_counts_reordered_copies_of_computed_weights() -> None:
 
 
 def test_the_estimate_reports_tensors_of_unknown_size() -> None:
-    odd = model(
-        [helper.make_node("NonZero", ["x"], ["n"]), helper.make_node("Cast", ["n"], ["y"], to=TensorProto.FLOAT)]
-    )
+    odd = model([helper.make_node("NonZero", ["x"], ["n"]), helper.make_node("Cast", ["n"], ["y"], to=TensorProto.FLOAT)])
     memory = session_memory(odd)
     assert memory.unknown == 2
     assert "2 tensors of unknown size" in str(memory)
@@ -100,9 +90,7 @@ def test_the_estimate_counts_the_column_buffer_of_a_transposed_convolution() -> 
     assert session_memory(net).scratch_bytes == 4 * 3 * 3 * 4 * 4 * 4
 
 
-@pytest.mark.parametrize(
-    ("kind", "size"), [(TensorProto.FLOAT, 12), (TensorProto.INT8, 3), (TensorProto.DOUBLE, 24), (99, 24)]
-)
+@pytest.mark.parametrize(("kind", "size"), [(TensorProto.FLOAT, 12), (TensorProto.INT8, 3), (TensorProto.DOUBLE, 24), (99, 24)])
 def test_tensor_bytes_follow_the_element_type(kind: int, size: int) -> None:
     assert tensor_bytes([3], kind) == size
 
@@ -188,9 +176,7 @@ def test_a_small_model_file_is_limited_to_a_gigabyte_by_default(monkeypatch: pyt
 
 
 @pytest.mark.parametrize("verb", ["bench", "run", "deploy"])
-def test_commands_on_artifacts_keep_the_memory_limit(
-    verb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_commands_on_artifacts_keep_the_memory_limit(verb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path, built = tmp_path / "m.onnx", tmp_path / "a"
     onnx.save(huge_batch(1), str(path))
     assert exit_code_of(["build", str(path), "--backend", "host", "-o", str(built)]) == 0
@@ -240,9 +226,7 @@ def test_proofs_of_a_fix_keep_the_limit(tmp_path: Path, capsys: pytest.CaptureFi
 def test_the_limit_ends_with_the_command(tmp_path: Path) -> None:
     path = tmp_path / "m.onnx"
     onnx.save(huge_batch(2), str(path))
-    assert (
-        exit_code_of(["build", str(path), "--backend", "host", "-o", str(tmp_path / "a"), "--max-memory", "16M"]) == 4
-    )
+    assert exit_code_of(["build", str(path), "--backend", "host", "-o", str(tmp_path / "a"), "--max-memory", "16M"]) == 4
     assert exit_code_of(["build", str(path), "--backend", "host", "-o", str(tmp_path / "a")]) == 0
 
 
@@ -250,9 +234,13 @@ def test_the_estimate_is_at_least_the_measured_peak(tmp_path: Path) -> None:
     """The peak of a whole process that opens and runs a session, twice, against the estimate."""
     (tmp_path / "m.onnx").write_bytes(huge_batch(2000).SerializeToString())
     done = subprocess.run(
-        [sys.executable, "-c", CHILD, str(tmp_path / "m.onnx")], cwd=str(ROOT), capture_output=True, text=True,
-        env={**os.environ, "ORT_DISABLE_TELEMETRY": "1"}, check=True,
-    )  # fmt: skip
+        [sys.executable, "-c", CHILD, str(tmp_path / "m.onnx")],
+        cwd=str(ROOT),
+        capture_output=True,
+        text=True,
+        env={**os.environ, "ORT_DISABLE_TELEMETRY": "1"},
+        check=True,
+    )
     taken, estimated = (int(word) for word in done.stdout.split())
     assert 2000 * 8 * 16 * 16 * 4 < taken <= estimated < 4 * taken
 
@@ -272,10 +260,7 @@ print((most() - before) * 1024, memory_of(data).total_bytes)
 """
 
 
-MUL = [
-    helper.make_node("Mul", ["a", "hundred"], ["k"]),
-    helper.make_node("Concat", ["k", "k"], ["dims"], axis=0),
-]
+MUL = [helper.make_node("Mul", ["a", "hundred"], ["k"]), helper.make_node("Concat", ["k", "k"], ["dims"], axis=0)]
 
 
 def large(nodes: List[onnx.NodeProto], name: str = "w") -> onnx.ModelProto:
@@ -292,16 +277,20 @@ def in_a_branch() -> onnx.ModelProto:
     value = helper.make_tensor_value_info("b", TensorProto.FLOAT, None)
     body = helper.make_graph(
         [helper.make_node("ConstantOfShape", ["fixed"], ["w"]), helper.make_node("MatMul", ["x", "w"], ["b"])],
-        "body", [], [value],
-    )  # fmt: skip
+        "body",
+        [],
+        [value],
+    )
     other = helper.make_graph([helper.make_node("Relu", ["x"], ["b"])], "other", [], [value])
     built.graph.initializer.append(numpy_helper.from_array(np.array([2000, 2000], np.int64), "fixed"))
     del built.graph.node[:]
-    built.graph.node.extend([
-        helper.make_node("ReduceMax", ["x"], ["most"], keepdims=0),
-        helper.make_node("Cast", ["most"], ["which"], to=TensorProto.BOOL),
-        helper.make_node("If", ["which"], ["y"], then_branch=body, else_branch=other),
-    ])  # fmt: skip
+    built.graph.node.extend(
+        [
+            helper.make_node("ReduceMax", ["x"], ["most"], keepdims=0),
+            helper.make_node("Cast", ["most"], ["which"], to=TensorProto.BOOL),
+            helper.make_node("If", ["which"], ["y"], then_branch=body, else_branch=other),
+        ]
+    )
     return built
 
 
@@ -315,10 +304,7 @@ def in_a_function() -> onnx.ModelProto:
 
 
 def sparse(as_node: bool) -> onnx.ModelProto:
-    one, place = (
-        helper.make_tensor("s", TensorProto.FLOAT, [1], [1.0]),
-        helper.make_tensor("i", TensorProto.INT64, [1], [7]),
-    )
+    one, place = (helper.make_tensor("s", TensorProto.FLOAT, [1], [1.0]), helper.make_tensor("i", TensorProto.INT64, [1], [7]))
     value = helper.make_sparse_tensor(one, place, [2000, 2000])
     if as_node:
         return large([helper.make_node("Constant", [], ["w"], sparse_value=value)])

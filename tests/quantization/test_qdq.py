@@ -35,9 +35,15 @@ def pair(name: str, out: str, scale: str = "s", zero: str = "z") -> List[Any]:
 def qdq_net(**changes: Any) -> Any:
     """x -> pair -> Conv -> Relu -> pair -> Add with x's pair's value -> y; weights behind Q and DQ."""
     weights: Dict[str, np.ndarray] = {
-        "s": np.float32(0.03), "s2": np.float32(0.07), "z": np.int8(0), "w": WEIGHT, "ws": SCALES,
-        "wz": np.zeros(4, np.int8), "b": np.arange(4, dtype=np.float32), **changes.pop("weights", {}),
-    }  # fmt: skip
+        "s": np.float32(0.03),
+        "s2": np.float32(0.07),
+        "z": np.int8(0),
+        "w": WEIGHT,
+        "ws": SCALES,
+        "wz": np.zeros(4, np.int8),
+        "b": np.arange(4, dtype=np.float32),
+        **changes.pop("weights", {}),
+    }
     nodes = [
         *pair("x", "xd"),
         helper.make_node("QuantizeLinear", ["w", "ws", "wz"], ["wq"], name="w/q", axis=changes.get("axis", 0)),
@@ -63,10 +69,7 @@ def test_stripping_and_adding_qdq_is_bit_exact() -> None:
     assert has_qdq(model)
     assert not has_qdq(stripped.model)
     assert (stripped.pairs, stripped.weights) == (2, 1)
-    assert {k: np.float32(v / 127) for k, v in stripped.absmax.items()} == {
-        "x": np.float32(0.03),
-        "r": np.float32(0.07),
-    }
+    assert {k: np.float32(v / 127) for k, v in stripped.absmax.items()} == {"x": np.float32(0.03), "r": np.float32(0.07)}
     # The cache in between keeps every bit.
     absmax = parse_cache(write_cache(stripped.absmax, (8, 6, 1))).absmax
     back = with_qdq(stripped.model, absmax)
@@ -81,9 +84,15 @@ def test_stored_int8_weights_and_int32_biases_become_constants() -> None:
     levels = np.clip(np.rint(WEIGHT / SCALES.reshape(4, 1, 1, 1)), -127, 127).astype(np.int8)
     bias_scale = np.float32(0.03) * SCALES
     weights = {
-        "s": np.float32(0.03), "z": np.int8(0), "wq": levels, "ws": SCALES, "wz": np.zeros(4, np.int8),
-        "bq": np.arange(4, dtype=np.int32) * 100, "bs": bias_scale, "bz": np.zeros(4, np.int32),
-    }  # fmt: skip
+        "s": np.float32(0.03),
+        "z": np.int8(0),
+        "wq": levels,
+        "ws": SCALES,
+        "wz": np.zeros(4, np.int8),
+        "bq": np.arange(4, dtype=np.int32) * 100,
+        "bs": bias_scale,
+        "bz": np.zeros(4, np.int32),
+    }
     nodes = [
         *pair("x", "xd"),
         helper.make_node("DequantizeLinear", ["wq", "ws", "wz"], ["wd"], axis=0),
@@ -139,9 +148,7 @@ REFUSED: Dict[str, Callable[[], Any]] = {
     "UINT8.*|w/q|xd/q": lambda: qdq_net(weights={"z": np.uint8(0)}),
     "zero point other than 0": lambda: qdq_net(weights={"z": np.int8(3)}),
     "one scale for all channels": lambda: qdq_net(weights={"ws": np.float32(SCALES.max()), "wz": np.int8(0)}),
-    "scales for a constant of shape": lambda: qdq_net(
-        weights={"ws": SCALES[1:], "wz": np.zeros(len(SCALES) - 1, np.int8)}
-    ),
+    "scales for a constant of shape": lambda: qdq_net(weights={"ws": SCALES[1:], "wz": np.zeros(len(SCALES) - 1, np.int8)}),
     "a scale along axis 1": lambda: qdq_net(axis=1, weights={"ws": SCALES[:3], "wz": np.zeros(3, np.int8)}),
     "quantised with two scales": lambda: _concat("s2"),
     "not a positive number": lambda: qdq_net(weights={"s": np.float32(0)}),
@@ -213,9 +220,7 @@ def test_a_quantize_without_dequantize_is_refused() -> None:
 
 
 def test_a_plain_model_gets_pairs_on_every_scaled_tensor() -> None:
-    nodes = [
-        helper.make_node("Conv", ["x", "w"], ["c"], name="conv"), helper.make_node("Relu", ["c"], ["y"], name="relu"),
-    ]  # fmt: skip
+    nodes = [helper.make_node("Conv", ["x", "w"], ["c"], name="conv"), helper.make_node("Relu", ["c"], ["y"], name="relu")]
     plain = net(nodes, {"w": WEIGHT})
     typed = with_qdq(plain, {"x": 3.0, "y": 5.0})
     onnx.checker.check_model(typed)
@@ -242,10 +247,14 @@ def test_models_of_onnx_runtime_come_back_bit_exact(shared: Path, tmp_path: Path
 
     path = tmp_path / "qdq.onnx"
     quantization.quantize_static(
-        str(shared / "corpus/trained/m3.onnx"), str(path), Reader(), per_channel=True,
-        activation_type=quantization.QuantType.QInt8, weight_type=quantization.QuantType.QInt8,
+        str(shared / "corpus/trained/m3.onnx"),
+        str(path),
+        Reader(),
+        per_channel=True,
+        activation_type=quantization.QuantType.QInt8,
+        weight_type=quantization.QuantType.QInt8,
         extra_options={"ActivationSymmetric": True, "WeightSymmetric": True},
-    )  # fmt: skip
+    )
     model = onnx.load(str(path))
     stripped = strip_qdq(model)
     x = RNG.standard_normal((1, 3, 64, 64)).astype(np.float32)
@@ -271,12 +280,17 @@ def test_added_qdq_tensors_avoid_names_of_the_model(what: str) -> None:
 @pytest.mark.parametrize(
     ("record", "taken"),
     [
-        ({"edges": {"a": ["b"]}, "outputs": [], "weights": {}}, True), ({"edges": {}, "outputs": {}, "weights": []}, True),
-        ({"edges": {"a": "b"}, "outputs": [], "weights": {}}, False), ({"edges": ["a"], "outputs": [], "weights": {}}, False),
-        ({"edges": {}, "outputs": 3, "weights": {}}, False), ({"edges": {}, "outputs": [], "weights": "w"}, False),
-        ({"edges": {}, "outputs": []}, False), ([], False), (None, False),
+        ({"edges": {"a": ["b"]}, "outputs": [], "weights": {}}, True),
+        ({"edges": {}, "outputs": {}, "weights": []}, True),
+        ({"edges": {"a": "b"}, "outputs": [], "weights": {}}, False),
+        ({"edges": ["a"], "outputs": [], "weights": {}}, False),
+        ({"edges": {}, "outputs": 3, "weights": {}}, False),
+        ({"edges": {}, "outputs": [], "weights": "w"}, False),
+        ({"edges": {}, "outputs": []}, False),
+        ([], False),
+        (None, False),
     ],
-)  # fmt: skip
+)
 def test_a_record_of_stripped_pairs_that_somebody_changed_is_not_read(record: Any, taken: bool) -> None:
     assert _is_record(record) is taken
 

@@ -50,9 +50,7 @@ def test_what_float16_does_not_hold_becomes_infinite() -> None:
 
 def test_a_model_without_float16_stays_as_it_is() -> None:
     values = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [4]) for n in ("x", "y")]
-    model = helper.make_model(
-        helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "net", values[:1], values[1:])
-    )
+    model = helper.make_model(helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "net", values[:1], values[1:]))
     assert rounded_half(model) is model
 
 

@@ -124,10 +124,11 @@ def test_a_newer_operator_set_names_the_way_out(said: str, shown: str, monkeypat
         # It knows the operator, and has it for other types.
         ("NOT_IMPLEMENTED : Could not find an implementation for Conv(11) node with name 'c'", False),
         ("NOT_IMPLEMENTED : Could not find an implementation for EfficientNMS_TRT(1) node with name 'n'", True),
-        ("Fatal error: trt:Own is not a registered function/op", True), ("No Op registered for Own with domain_version of 17", True),
+        ("Fatal error: trt:Own is not a registered function/op", True),
+        ("No Op registered for Own with domain_version of 17", True),
         ("Node (c) has input size 1 not in range", False),
     ],
-)  # fmt: skip
+)
 def test_an_operator_that_is_missing_altogether_is_told_from_a_missing_type(said: str, lacks: bool) -> None:
     assert _lacks_operator(said) is lacks
 

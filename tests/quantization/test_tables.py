@@ -50,10 +50,14 @@ def test_the_tensor_of_each_form_of_a_constant(attribute: str, value: object, fo
 def test_arithmetic_on_sizes_is_no_activation_in_double(op: str) -> None:
     """Exporters compute sizes in DOUBLE: nothing of the network is to be converted for that."""
     nodes = [
-        node(op, "x", "s"), node("Cast", "s", "d", to=TensorProto.DOUBLE), node("Mul", "d h", "m"),
-        node("Cast", "m", "i", to=TensorProto.INT64), node("ReduceSum", "i", "k", keepdims=0), node("Cast", "k", "f", to=1),
+        node(op, "x", "s"),
+        node("Cast", "s", "d", to=TensorProto.DOUBLE),
+        node("Mul", "d h", "m"),
+        node("Cast", "m", "i", to=TensorProto.INT64),
+        node("ReduceSum", "i", "k", keepdims=0),
+        node("Cast", "k", "f", to=1),
         node("Mul", "x f", "y"),
-    ]  # fmt: skip
+    ]
     half = numpy_helper.from_array(np.array(0.5, np.float64), "h")
     model = onnx.shape_inference.infer_shapes(onnx_model(nodes, {"x": (1, 3, 8, 8)}, ("y",), [half]))
     assert not own_types(model)

@@ -58,9 +58,7 @@ def test_a_pooling_and_a_concatenation_have_one_scale(tmp_path: Path) -> None:
     # Pooling ties p to x, the concatenation ties p, r and y: all four take the largest.
     assert found.absmax == {"x": 3.0, "p": 3.0, "r": 3.0, "y": 3.0}
     told = {c.tensor: (c.rule, c.before, c.after) for c in found.changes}
-    assert told == {
-        "x": ("SCALE001", 2.0, 3.0), "p": ("SCALE001", 1.0, 3.0), "y": ("SCALE002", 1.5, 3.0),
-    }  # fmt: skip
+    assert told == {"x": ("SCALE001", 2.0, 3.0), "p": ("SCALE001", 1.0, 3.0), "y": ("SCALE002", 1.5, 3.0)}
     assert {c.origin for c in found.changes} == {"unified"}
 
 
@@ -109,11 +107,7 @@ def test_a_tensor_without_a_scale_is_reported_with_its_layers(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    "node",
-    [
-        helper.make_node("Relu", ["x"], ["y"]),
-        helper.make_node("MaxPool", ["x"], ["y"], kernel_shape=[2, 2]),
-    ],
+    "node", [helper.make_node("Relu", ["x"], ["y"]), helper.make_node("MaxPool", ["x"], ["y"], kernel_shape=[2, 2])]
 )
 def test_an_input_whose_range_may_be_larger_is_not_filled_from_the_output(tmp_path: Path, node: Any) -> None:
     found = scales_of(graph_of([node], tmp_path), {"y": 2.0})

@@ -69,9 +69,7 @@ def test_engine_layers_reformats_and_success_are_read():
     log = read_build_log(RESNET.splitlines())
     assert [layer.type for layer in log.engine_layers] == ["Reformat", "DLA", "CaskPooling", "DLA"]
     (reformat,) = log.reformats
-    assert (reformat.tensor, reformat.source, reformat.target) == (
-        "input", "Float(150528,50176,224,1)", "Int8(50176,1:4,224,1)",
-    )  # fmt: skip
+    assert (reformat.tensor, reformat.source, reformat.target) == ("input", "Float(150528,50176,224,1)", "Int8(50176,1:4,224,1)")
     assert log.built is True
     assert log.errors == ()
 
@@ -93,15 +91,12 @@ def test_a_non_verbose_log_of_8_5_has_final_nodes_and_second_look_refusals():
         ),
         (
             "/model.10/m/m.0/attn/Mul",
-            "DLA only allows inputs of the same dimensions to Elementwise, "
-            "but input shapes were: [1,4,400,400] and [1,1,1,1]",
+            "DLA only allows inputs of the same dimensions to Elementwise, " "but input shapes were: [1,4,400,400] and [1,1,1,1]",
         ),
         ("/model.23/Sub", "Dimension: 3 (8400) exceeds maximum allowed size for DLA: 8192"),
     ]
     assert "less than 4 dimensions" in log.validation[2].notes[0]
-    assert [(c.layer, c.reason) for c in log.cuts] == [
-        ("/model.10/m/m.0/attn/Reshape", "DLA validation failed for this layer"),
-    ]
+    assert [(c.layer, c.reason) for c in log.cuts] == [("/model.10/m/m.0/attn/Reshape", "DLA validation failed for this layer")]
     assert [layer.type for layer in log.gpu_layers] == ["POINTWISE", "COPY"]
 
 
@@ -112,10 +107,7 @@ def test_a_log_of_edgedlas_own_build_for_the_gpu_is_read():
     assert not log.errors
     engine = [layer.type for layer in log.engine_layers]
     assert (len(engine), engine.count("NoOp"), engine.count("Reformat")) == (17, 3, 2)
-    assert real_of_log(log, ["/layer2/layer2.0/Add", "/fc/Gemm"]).devices == {
-        "/layer2/layer2.0/Add": GPU,
-        "/fc/Gemm": GPU,
-    }
+    assert real_of_log(log, ["/layer2/layer2.0/Add", "/fc/Gemm"]).devices == {"/layer2/layer2.0/Add": GPU, "/fc/Gemm": GPU}
 
 
 def test_a_log_of_7_x_has_one_line_lists_and_reasons_before_the_layer():
@@ -189,8 +181,7 @@ def test_every_known_refusal_text_gives_its_layer(text, layer):
 def test_catalogued_texts_other_than_refusals_are_read():
     log = read_build_log(
         [
-            "[W] [TRT] DLA requests all profiles have same min, max, and opt value. "
-            "All dla layers are falling back to GPU",
+            "[W] [TRT] DLA requests all profiles have same min, max, and opt value. " "All dla layers are falling back to GPU",
             "[I] [TRT] Segmenting subgraph due to mismatched batch size. Current layer has batch size: 1 but the rest",
             "[W] [TRT] DLA supports only 16 subgraphs per DLA core. Switching to GPU for layer /fuse2/act_1/Relu",
             "[E] Error[10]: [optimizer.cpp::computeCosts::3728] Error Code 10: Internal Error "
@@ -211,11 +202,7 @@ def test_several_builds_in_one_file_are_separated():
     builds = read_build_logs((YOLO + YOLO).splitlines())
     assert [len(b.validation) for b in builds] == [3, 3]
     assert all(b.version == "8.5.2.2" for b in builds)
-    assert [b.version for b in read_build_logs((RESNET + YOLO + RESNET).splitlines())] == [
-        "10.3.0",
-        "8.5.2.2",
-        "10.3.0",
-    ]
+    assert [b.version for b in read_build_logs((RESNET + YOLO + RESNET).splitlines())] == ["10.3.0", "8.5.2.2", "10.3.0"]
     (one,) = read_build_logs(RESNET.splitlines())
     assert one.command.startswith("trtexec --onnx")
 
@@ -311,18 +298,19 @@ def test_other_names_are_no_dla_nodes():
 def test_fused_layer_names_are_split():
     assert names_in("a + b") == ("a", "b")
     assert names_in("PWN(PWN(x/Sigmoid), y/Mul)") == ("x/Sigmoid", "y/Mul")
-    assert names_in("PWN(c + (Unnamed Layer* 687) [Shuffle], PWN(d, e))") == (
-        "c",
-        "(Unnamed Layer* 687) [Shuffle]",
-        "d",
-        "e",
-    )
+    assert names_in("PWN(c + (Unnamed Layer* 687) [Shuffle], PWN(d, e))") == ("c", "(Unnamed Layer* 687) [Shuffle]", "d", "e")
 
 
 def test_version_numbers_and_line_prefixes_are_parsed():
     assert [version_of_number(n) for n in ("7103", "8201", "8502", "8510", "8602", "100300", "101304")] == [
-        "7.1.3", "8.2.1", "8.5.2", "8.5.10", "8.6.2", "10.3.0", "10.13.4",
-    ]  # fmt: skip
+        "7.1.3",
+        "8.2.1",
+        "8.5.2",
+        "8.5.10",
+        "8.6.2",
+        "10.3.0",
+        "10.13.4",
+    ]
     assert split_prefix("[11/20/2026-10:00:00] [W] [TRT] text: [x]") == ("W", "text: [x]")
     assert split_prefix("ERROR: [TRT]: text") == ("E", "text")
     assert split_prefix("[DlaLayer] x") == ("", "[DlaLayer] x")

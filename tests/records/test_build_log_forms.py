@@ -164,14 +164,12 @@ def test_a_foreign_node_with_a_truncated_name_is_ignored():
     ("line", "node"),
     [
         ("[E] Error[10]: Could not find any implementation for node {ForeignNode[a...b]}.", "{ForeignNode[a...b]}"),
-        ("10: [optimizer.cpp] Internal Error (Could not find any implementation for node {ForeignNode[a]}.)",
-         "{ForeignNode[a]}"),
+        ("10: [optimizer.cpp] Internal Error (Could not find any implementation for node {ForeignNode[a]}.)", "{ForeignNode[a]}"),
         ("Could not find any implementation for node {ForeignNode[a]}", "{ForeignNode[a]}"),
-        ("[E] Could not find any implementation for node conv.1 due to insufficient workspace. See verbose log.",
-         "conv.1"),
+        ("[E] Could not find any implementation for node conv.1 due to insufficient workspace. See verbose log.", "conv.1"),
         ("[E] Could not find any implementation for node conv.1 + relu.", "conv.1 + relu"),
     ],
-)  # fmt: skip
+)
 def test_a_node_without_implementation_is_read(line, node):
     assert read_build_log([line]).not_implemented == (node,)
 

@@ -43,15 +43,18 @@ DETAILED = {
         {"Name": "a + PWN(b, c) [profile 1]", "LayerType": "CaskConvolution", "Inputs": [], "Outputs": []},
     ],
     "Bindings": ["input", "logits"],
-}  # fmt: skip
+}
 
 
 def test_detailed_layer_info_gives_each_layers_device():
     info = read_engine_info(json.dumps(DETAILED).encode())
     assert info.detailed
     assert [(layer.type, layer.device) for layer in info.layers] == [
-        ("Reformat", "GPU"), ("DLA", "DLA"), ("Myelin", "GPU"), ("CaskConvolution", "GPU"),
-    ]  # fmt: skip
+        ("Reformat", "GPU"),
+        ("DLA", "DLA"),
+        ("Myelin", "GPU"),
+        ("CaskConvolution", "GPU"),
+    ]
     assert [layer.name for layer in info.dla_nodes] == ["{ForeignNode[/conv1/Conv.../relu_2/Relu]}"]
     assert info.undecided == ()
     assert len(info.reformats) == 1
@@ -100,16 +103,7 @@ def test_tensor_formats_of_the_inspector_are_parsed(text, expected):
 
 @pytest.mark.parametrize(
     "data",
-    [
-        b"",
-        b"{",
-        b"[]",
-        b"null",
-        b'{"Layers": 3}',
-        b'{"Layers": [3]}',
-        b'{"Layers": [{"LayerType": "DLA"}]}',
-        b"[" * 100000,
-    ],
+    [b"", b"{", b"[]", b"null", b'{"Layers": 3}', b'{"Layers": [3]}', b'{"Layers": [{"LayerType": "DLA"}]}', b"[" * 100000],
 )
 def test_other_files_are_document_errors(data):
     with pytest.raises(DocumentError):
@@ -131,15 +125,25 @@ json_values = st.recursive(
 @settings(max_examples=examples(150), deadline=None)
 @given(
     st.fixed_dictionaries(
-        {"Layers": st.lists(
-            st.text(max_size=8)
-            | st.fixed_dictionaries({"Name": st.text(max_size=8)}, optional={
-                "LayerType": json_values, "Inputs": json_values, "Outputs": json_values, "Metadata": json_values,
-                "Format/Datatype": json_values,
-            }), max_size=3)},
+        {
+            "Layers": st.lists(
+                st.text(max_size=8)
+                | st.fixed_dictionaries(
+                    {"Name": st.text(max_size=8)},
+                    optional={
+                        "LayerType": json_values,
+                        "Inputs": json_values,
+                        "Outputs": json_values,
+                        "Metadata": json_values,
+                        "Format/Datatype": json_values,
+                    },
+                ),
+                max_size=3,
+            )
+        },
         optional={"Bindings": json_values},
     )
-)  # fmt: skip
+)
 def test_odd_values_in_layer_info_never_crash(document):
     with contextlib.suppress(DocumentError):
         json.dumps(read_engine_info(document).to_dict())

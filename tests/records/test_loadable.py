@@ -21,8 +21,9 @@ def test_tasks_submit_order_and_interfaces():
     loadable = read_loadable(make_loadable())
     assert loadable.version == (0, 7, 0)
     assert [(t.id, t.interface, t.instance, t.addresses) for t in loadable.tasks] == [
-        (0, "DLA1", -1, (0, 1, 2)), (1, "EMU1", -1, (2,)),
-    ]  # fmt: skip
+        (0, "DLA1", -1, (0, 1, 2)),
+        (1, "EMU1", -1, (2,)),
+    ]
     assert [s.tasks for s in loadable.submits] == [(0,), (1,)]
     assert [(e.op, e.target) for e in loadable.events] == [("signal", 1)]
     assert loadable.notes == ()
@@ -31,15 +32,13 @@ def test_tasks_submit_order_and_interfaces():
 def test_inputs_outputs_memory_and_blobs():
     loadable = read_loadable(make_loadable())
     ((memory, tensor),) = loadable.bound("input")
-    assert (memory.size_bytes, tensor.name, tensor.nchw, tensor.strides) == (
-        25088,
-        "data",
-        (1, 3, 28, 28),
-        (1, 896, 25088),
-    )
+    assert (memory.size_bytes, tensor.name, tensor.nchw, tensor.strides) == (25088, "data", (1, 3, 28, 28), (1, 896, 25088))
     assert (tensor.data_type, tensor.data_format, tensor.data_category, tensor.pixel_format) == (
-        "int8", "NCHW", "feature", "feature",
-    )  # fmt: skip
+        "int8",
+        "NCHW",
+        "feature",
+        "feature",
+    )
     assert [t.name for _, t in loadable.bound("output")] == ["prob"]
     (blob,) = loadable.blobs
     assert (blob.name, blob.size_bytes, blob.data_bytes, blob.version) == ("weights", 64, 64, (0, 12, 0))
@@ -54,8 +53,7 @@ def test_inconsistencies_are_noted():
 
 
 @pytest.mark.parametrize(
-    "data",
-    [b"", b"1234567", bytes(64), b"\xff" * 64, b"PK\x03\x04" + bytes(60), make_loadable(with_version=False)],
+    "data", [b"", b"1234567", bytes(64), b"\xff" * 64, b"PK\x03\x04" + bytes(60), make_loadable(with_version=False)]
 )
 def test_other_files_are_document_errors(data):
     with pytest.raises(DocumentError):
@@ -77,9 +75,7 @@ def attack(data, rounds, seed):
             if rng.random() < 0.5:
                 broken[at] ^= 1 << rng.randrange(8)
             else:
-                word = struct.pack(
-                    "<I", rng.choice((0, 1, 0xFFFFFFFF, 0x7FFFFFFF, 0x80000000, rng.randrange(len(data))))
-                )
+                word = struct.pack("<I", rng.choice((0, 1, 0xFFFFFFFF, 0x7FFFFFFF, 0x80000000, rng.randrange(len(data)))))
                 broken[at : at + 4] = word[: len(broken) - at]
         if rng.random() < 0.3:
             del broken[rng.randrange(1, len(broken)) :]

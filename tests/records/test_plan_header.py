@@ -19,10 +19,19 @@ PLAN = b"ftrt" + struct.pack("<I", 0) + bytes(16) + bytes([10, 3, 0, 30]) + b"th
 PLAN_OF_8_5 = bytes.fromhex("7074727400000000e800000000000000fe172c000000000002800100")
 #: As exporter.py of ultralytics 8.3 writes it.
 METADATA: Dict[str, Any] = {
-    "description": "Ultralytics YOLO11n model trained on coco.yaml", "author": "Ultralytics", "version": "8.3.50",
-    "stride": 32, "task": "detect", "batch": 1, "imgsz": [480, 640], "names": {"0": "person", "1": "bicycle"},
-    "args": {"batch": 1, "half": True, "int8": False, "nms": False}, "channels": 3, "end2end": False, "dla": "1",
-}  # fmt: skip
+    "description": "Ultralytics YOLO11n model trained on coco.yaml",
+    "author": "Ultralytics",
+    "version": "8.3.50",
+    "stride": 32,
+    "task": "detect",
+    "batch": 1,
+    "imgsz": [480, 640],
+    "names": {"0": "person", "1": "bicycle"},
+    "args": {"batch": 1, "half": True, "int8": False, "nms": False},
+    "channels": 3,
+    "end2end": False,
+    "dla": "1",
+}
 
 
 def written(path: Path, metadata: Any, plan: bytes = PLAN) -> Path:
@@ -92,13 +101,9 @@ def test_ultralytics_fields() -> None:
     assert (said.task, said.labels, said.input_hw, said.stride) == ("detect", ("person", "bicycle"), (480, 640), 32)
     assert (said.dla_core, said.precision, said.final_boxes, said.transformer) == (1, "fp16", False, False)
     older = {k: v for k, v in METADATA.items() if k not in ("args", "end2end", "dla")}
-    said = ultralytics_metadata(
-        {**older, "names": ["a"], "imgsz": 320, "description": "Ultralytics RT-DETR-l model"}, "m"
-    )
+    said = ultralytics_metadata({**older, "names": ["a"], "imgsz": 320, "description": "Ultralytics RT-DETR-l model"}, "m")
     assert said is not None
-    assert (said.labels, said.input_hw, said.precision, said.dla_core, said.transformer) == (
-        ("a",), (320, 320), None, None, True,
-    )  # fmt: skip
+    assert (said.labels, said.input_hw, said.precision, said.dla_core, said.transformer) == (("a",), (320, 320), None, None, True)
     pose = ultralytics_metadata({"task": "pose", "kpt_shape": [17, 3], "end2end": True}, "m")
     assert pose is not None
     assert (pose.keypoints, pose.keypoint_values, pose.final_boxes) == (17, 3, True)
@@ -112,11 +117,22 @@ def test_metadata_of_another_tool_is_ignored() -> None:
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("names", {"0": "a", "2": "b"}), ("names", "person"), ("names", 3), ("stride", -1), ("stride", True),
-        ("imgsz", [0, 1]), ("imgsz", [1, 2, 3]), ("imgsz", "640"), ("dla", "one"), ("task", 5), ("kpt_shape", [17]),
-        ("batch", 1.5), ("dla", 10**20), ("dla", "9" * 5000),
+        ("names", {"0": "a", "2": "b"}),
+        ("names", "person"),
+        ("names", 3),
+        ("stride", -1),
+        ("stride", True),
+        ("imgsz", [0, 1]),
+        ("imgsz", [1, 2, 3]),
+        ("imgsz", "640"),
+        ("dla", "one"),
+        ("task", 5),
+        ("kpt_shape", [17]),
+        ("batch", 1.5),
+        ("dla", 10**20),
+        ("dla", "9" * 5000),
     ],
-)  # fmt: skip
+)
 def test_a_field_of_another_form_is_refused_by_name(field: str, value: Any) -> None:
     with pytest.raises(DocumentError, match=f"metadata before the engine: {field} is") as e:
         ultralytics_metadata({**METADATA, field: value}, "m.engine")

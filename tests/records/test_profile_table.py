@@ -111,6 +111,4 @@ def test_tensorrt_7_profiles_have_totals_only(tmp_path: Path) -> None:
     path.write_text('[{"count": 4}, {"name": "conv1", "timeMs": 2.0, "percentage": 100}]')
     found = detect(path)
     assert found.kind == "profile"
-    assert [(f.key, f.value) for f in of_document(found.document, "profile") if "time" in f.section] == [
-        ("conv1", "0.5")
-    ]
+    assert [(f.key, f.value) for f in of_document(found.document, "profile") if "time" in f.section] == [("conv1", "0.5")]

@@ -51,9 +51,7 @@ def test_layers_in_a_range_without_listing_are_inferred() -> None:
         ([("infer", GPU), ("infer", DLA)], GPU, True),
     ],
 )
-def test_listed_devices_override_inferred_ones_and_dla_overrides_gpu(
-    steps: List[Any], device: str, inferred: bool
-) -> None:
+def test_listed_devices_override_inferred_ones_and_dla_overrides_gpu(steps: List[Any], device: str, inferred: bool) -> None:
     places = _Places(NAMES)
     for how, where in steps:
         getattr(places, how)(["b", "no such layer"], where)

@@ -60,10 +60,7 @@ def net() -> Callable[..., LayerGraph]:
 
 
 def make_verdicts(
-    graph: LayerGraph,
-    gpu: Mapping[str, str] = {},
-    unknown: Mapping[str, str] = {},
-    validation: Mapping[str, str] = {},
+    graph: LayerGraph, gpu: Mapping[str, str] = {}, unknown: Mapping[str, str] = {}, validation: Mapping[str, str] = {}
 ) -> Tuple[Verdict, ...]:
     """A verdict a layer: on the DLA unless a mapping from layer name to message says otherwise."""
 

@@ -24,9 +24,7 @@ def quantised(form: str, behind: Tuple[str, ...] = ()) -> onnx.ModelProto:
     """Q, DQ, Conv, Relu, Q, DQ, then the operators of `behind`, which no Q/DQ follow."""
     kind, levels, zero = FORMS[form]
     scalar = np.float16 if kind == TensorProto.FLOAT16 else np.float32
-    constants = {
-        "s": np.array(0.02, scalar), "z": np.array(zero, levels), "w": np.full((8, 8, 3, 3), 0.01, scalar),
-    }  # fmt: skip
+    constants = {"s": np.array(0.02, scalar), "z": np.array(zero, levels), "w": np.full((8, 8, 3, 3), 0.01, scalar)}
     nodes: List[Any] = [
         helper.make_node("QuantizeLinear", ["x", "s", "z"], ["xq"], name="xq"),
         helper.make_node("DequantizeLinear", ["xq", "s", "z"], ["xd"], name="xd"),
@@ -55,8 +53,10 @@ def test_every_layer_of_a_model_in_qdq_is_unknown(form: str) -> None:
     report = edgedla.check(quantised(form), target="agx-orin-64gb", jetpack="7.2.2", cost=True)
     assert {str(x.support) for x in report.layers} == {"unknown"}
     assert {name: rules for name, rules in findings(report).items() if name in ("xq", "conv", "relu")} == {
-        "xq": ["QDQ001"], "conv": ["GEN009"], "relu": ["GEN009"],
-    }  # fmt: skip
+        "xq": ["QDQ001"],
+        "conv": ["GEN009"],
+        "relu": ["GEN009"],
+    }
     said = " ".join(render_check([report], "text").split())
     assert "UNDECIDED: No layer is known to run on the DLA" in said
     assert "fp16-tensors" not in said

@@ -60,10 +60,7 @@ def test_a_no_op_shuffle_before_an_output_is_erased(net: Net, judge: Any, orin: 
 
 def test_a_shuffle_between_two_network_outputs_stays(net: Net) -> None:
     graph = net(
-        [
-            ("SHUFFLE", "a", ["x"], (1, 56, 64, 56), transpose(0, 2, 1, 3)),
-            ("SHUFFLE", "b", ["a"], MAP, transpose(0, 2, 1, 3)),
-        ],
+        [("SHUFFLE", "a", ["x"], (1, 56, 64, 56), transpose(0, 2, 1, 3)), ("SHUFFLE", "b", ["a"], MAP, transpose(0, 2, 1, 3))],
         outputs=["a", "b"],
     )
     assert [u.layers for u in fuse(graph).units] == [(0,), (1,)], "a is handed out: b cannot undo it for nothing"

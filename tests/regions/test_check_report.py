@@ -107,11 +107,7 @@ def test_with_strong_typing_a_float32_model_stays_off_the_dla_and_is_answered_as
 
 
 def test_compare_answers_for_every_platform_in_order(model: Path) -> None:
-    platforms = [
-        platform_for("xavier", trt="8.5.2"),
-        platform_for("orin", trt="10.3"),
-        platform_for("orin", trt="10.7"),
-    ]
+    platforms = [platform_for("xavier", trt="8.5.2"), platform_for("orin", trt="10.3"), platform_for("orin", trt="10.7")]
     reports = compare(model, platforms, precision="int8")
     assert [r.platform for r in reports] == platforms
     assert [r.lowering for r in reports] == ["8.5", "10.3", "10.7"]
@@ -128,8 +124,7 @@ def test_compare_takes_names_of_modules_as_check_does(model: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "named"),
-    [({"precision": "fp32"}, "fp16, int8"), ({"mode": "safe"}, "fallback, strict, standalone")],
+    ("wrong", "named"), [({"precision": "fp32"}, "fp16, int8"), ({"mode": "safe"}, "fallback, strict, standalone")]
 )
 def test_wrong_arguments_of_check_name_the_allowed_values(model: Path, wrong: Any, named: str) -> None:
     with pytest.raises(UsageError) as e:
@@ -149,13 +144,7 @@ def test_a_missing_model_is_a_model_error(tmp_path: Path) -> None:
 
 def test_a_loadable_above_the_weight_limit_is_named(net: Any) -> None:
     wide = [
-        (
-            "CONVOLUTION",
-            f"c{i}",
-            [f"c{i - 1}" if i else "x"],
-            (1, 8192, 1, 1),
-            {"nb_output_maps": 8192, "kernel": [1, 1]},
-        )
+        ("CONVOLUTION", f"c{i}", [f"c{i - 1}" if i else "x"], (1, 8192, 1, 1), {"nb_output_maps": 8192, "kernel": [1, 1]})
         for i in range(5)
     ]
     graph = net(wide, x=(1, 8192, 1, 1))
@@ -211,9 +200,7 @@ def test_the_rules_run_once_for_an_answer_with_its_cost(model: Path, monkeypatch
 
     calls = []
     check_all = RuleSet.check
-    monkeypatch.setattr(
-        RuleSet, "check", lambda self, *args, **how: (calls.append(args[1:3]), check_all(self, *args, **how))[1]
-    )
+    monkeypatch.setattr(RuleSet, "check", lambda self, *args, **how: (calls.append(args[1:3]), check_all(self, *args, **how))[1])
     platform = platform_for("orin")
     graph = load_onnx(model, trt=platform.release.trt, open_batch=TRTEXEC_BATCH)
     report = with_cost(check_graph(graph, platform, "int8"), graph)

@@ -50,9 +50,7 @@ def test_a_loop_is_on_the_gpu_and_its_neighbours_on_the_dla(trt: str) -> None:
 @pytest.mark.parametrize("trt", ["8.5.2", "8.6.2", "10.3", "10.7"])
 def test_a_conditional_is_unknown_and_the_layer_before_it_on_the_dla(trt: str) -> None:
     result = [helper.make_tensor_value_info("r", TensorProto.FLOAT, SHAPE)]
-    branches = [
-        helper.make_graph([helper.make_node(op, ["a"], ["r"], name=op)], op, [], result) for op in ("Relu", "Abs")
-    ]
+    branches = [helper.make_graph([helper.make_node(op, ["a"], ["r"], name=op)], op, [], result) for op in ("Relu", "Abs")]
     report = checked(
         [
             helper.make_node("Sigmoid", ["x"], ["a"], name="before"),
@@ -60,10 +58,7 @@ def test_a_conditional_is_unknown_and_the_layer_before_it_on_the_dla(trt: str) -
             helper.make_node("Tanh", ["b"], ["d"], name="after"),
             helper.make_node("Cos", ["d"], ["y"], name="gpu"),
         ],
-        [
-            helper.make_tensor_value_info("x", TensorProto.FLOAT, SHAPE),
-            helper.make_tensor_value_info("c", TensorProto.BOOL, []),
-        ],
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, SHAPE), helper.make_tensor_value_info("c", TensorProto.BOOL, [])],
         [],
         trt,
     )
@@ -93,9 +88,7 @@ def looped(trips: int, nodes: List[Any], initializers: List[Any], name: str = "l
 
 def test_what_follows_an_inner_loop_is_still_inside_the_outer_one() -> None:
     initializers = [helper.make_tensor("true", TensorProto.BOOL, [], [True])]
-    inner = looped(
-        2, [helper.make_node("Relu", ["inner_in"], ["inner_out"], name="innermost")], initializers, "inner", "s"
-    )
+    inner = looped(2, [helper.make_node("Relu", ["inner_in"], ["inner_out"], name="innermost")], initializers, "inner", "s")
     nodes = [
         helper.make_node("Relu", ["outer_in"], ["s"], name="inside"),
         inner,
@@ -181,11 +174,7 @@ def test_loops_within_loops_multiply() -> None:
     initializers = [helper.make_tensor("true", TensorProto.BOOL, [], [True])]
     initializers.append(helper.make_tensor("k", TensorProto.FLOAT, [8, 8, 1, 1], [0.0] * 64))
     inner = looped(2, [helper.make_node("Conv", ["inner_in", "k"], ["inner_out"])], initializers, "inner", "s")
-    nodes = [
-        helper.make_node("Conv", ["outer_in", "k"], ["s"]),
-        inner,
-        helper.make_node("Relu", ["inner_y"], ["outer_out"]),
-    ]
+    nodes = [helper.make_node("Conv", ["outer_in", "k"], ["s"]), inner, helper.make_node("Relu", ["inner_y"], ["outer_out"])]
     outer = looped(3, nodes, initializers, "outer")
     last = helper.make_node("Relu", ["outer_y"], ["y"])
     x = helper.make_tensor_value_info("x", TensorProto.FLOAT, SHAPE)
@@ -219,10 +208,7 @@ def choosing(then: int, otherwise: int, inner: bool = False) -> bytes:
 
     def branch(name: str, count: int, of: str, chosen: Any = None) -> Any:
         names = [of, *(f"{name}{i}" for i in range(count))]
-        nodes = [
-            helper.make_node("Conv", [a, "k"], [b], pads=[1, 1, 1, 1], name=f"conv_{b}")
-            for a, b in zip(names, names[1:])
-        ]
+        nodes = [helper.make_node("Conv", [a, "k"], [b], pads=[1, 1, 1, 1], name=f"conv_{b}") for a, b in zip(names, names[1:])]
         if chosen is not None:
             nodes.append(chosen(names[-1]))
         return helper.make_graph(nodes, name, [], [value(nodes[-1].output[0], TensorProto.FLOAT, SHAPE)])
@@ -281,9 +267,15 @@ def test_a_loadable_in_a_body_starts_in_each_pass() -> None:
             ],
             "body",
             [value("i", TensorProto.INT64, []), value("go", TensorProto.BOOL, []), value("state", TensorProto.FLOAT, SHAPE)],
-            [value(n, t, s) for n, t, s in (("go_out", TensorProto.BOOL, []), ("state_out", TensorProto.FLOAT, SHAPE),
-                                            ("scan", TensorProto.FLOAT, SHAPE))],
-        )  # fmt: skip
+            [
+                value(n, t, s)
+                for n, t, s in (
+                    ("go_out", TensorProto.BOOL, []),
+                    ("state_out", TensorProto.FLOAT, SHAPE),
+                    ("scan", TensorProto.FLOAT, SHAPE),
+                )
+            ],
+        )
         constants = [
             helper.make_tensor("n", TensorProto.INT64, [], [trips]),
             helper.make_tensor("true", TensorProto.BOOL, [], [True]),
@@ -299,9 +291,7 @@ def test_a_loadable_in_a_body_starts_in_each_pass() -> None:
     of: Dict[Any, float] = {}
     for trips in (10, 30):
         for devices in ("GPU", "first:DLA0,second:DLA0"):
-            prediction = edgedla.predict(
-                scanned(trips), target="orin", precision="fp16", devices=devices, use_unknown=True
-            )
+            prediction = edgedla.predict(scanned(trips), target="orin", precision="fp16", devices=devices, use_unknown=True)
             of[trips, devices[0]] = prediction.latency.latency_us
     prices = CostModel.load(edgedla.platform_for("orin"), "fp16")
     tensor = edgedla.load_onnx(scanned(10), trt="10.3").tensors["scan"]

@@ -21,13 +21,7 @@ PLATFORMS = (("agx-xavier-32gb", "8.5.2"), ("agx-orin-64gb", "10.3"))
 
 #: The recorded parser of 8.5 refuses these too: two of the newer exporter, for it ignores what opset 18 moved to inputs,
 #: and those with LayerNormalization, which it has no importer for.
-REFUSED_BY_8 = (
-    "timm_mobilenetv3_large_100_dynamo",
-    "timm_pit_ti_224",
-    "tv_convnext_tiny",
-    "tv_resnet18_dynamo",
-    "tv_swin_t",
-)
+REFUSED_BY_8 = ("timm_mobilenetv3_large_100_dynamo", "timm_pit_ti_224", "tv_convnext_tiny", "tv_resnet18_dynamo", "tv_swin_t")
 
 
 def sound(report: CheckReport) -> None:

@@ -16,12 +16,7 @@ from edgedla.regions import CheckReport
 
 pytest.importorskip("onnx")
 
-TARGETS = {
-    "agx xavier": "agx-xavier-32gb",
-    "xavier nx": "xavier-nx-8gb",
-    "agx orin": "agx-orin-64gb",
-    "orin nx": "orin-nx-16gb",
-}
+TARGETS = {"agx xavier": "agx-xavier-32gb", "xavier nx": "xavier-nx-8gb", "agx orin": "agx-orin-64gb", "orin nx": "orin-nx-16gb"}
 #: Rows that do not name their file.
 FILES = {"facebook/detr-resnet-50": "detr_orin_trt10.3.0_dla_fp16.onnx"}
 

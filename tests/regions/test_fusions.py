@@ -167,9 +167,7 @@ def test_a_copy_of_an_input_to_an_output_keeps_its_layer(net: Net) -> None:
         ("a stack of different matrices", ["x", "=4x512x256"], None),
     ],
 )
-def test_matmul_that_cannot_be_a_convolution_stays(
-    net: Net, why: str, inputs: Sequence[str], constant: Optional[str]
-) -> None:
+def test_matmul_that_cannot_be_a_convolution_stays(net: Net, why: str, inputs: Sequence[str], constant: Optional[str]) -> None:
     graph = net([("MATRIX_MULTIPLY", "matmul", inputs, (4, 512, 256), MATMUL)], x=(4, 512, 512))
     assert names(graph, fuse(graph)) == ["matmul"], why
 
@@ -221,9 +219,7 @@ def test_effective_batch_is_all_but_the_last_three_dims(net: Net) -> None:
         ((6, 4), [("reshape", (2, 3, 4)), ("transpose", (1, 0, 2)), ("reshape", (6, 4))], None),
     ],
 )
-def test_a_chain_of_shuffle_steps_is_simplified_to_its_shortest_form(
-    dims: Sequence[int], steps: Any, left: Any
-) -> None:
+def test_a_chain_of_shuffle_steps_is_simplified_to_its_shortest_form(dims: Sequence[int], steps: Any, left: Any) -> None:
     result = simplified(tuple(dims), steps)
     assert result == (steps if left is None else left)
 

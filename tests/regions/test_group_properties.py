@@ -40,9 +40,7 @@ def unit_graph(parents: Sequence[Sequence[int]], batches: Sequence[int]) -> Unit
     for i, ps in enumerate(parents):
         for p in ps:
             successors[p].append(i)
-    return UnitGraph(
-        units, {i: i for i in range(len(units))}, (), tuple(map(tuple, parents)), tuple(map(tuple, successors))
-    )
+    return UnitGraph(units, {i: i for i in range(len(units))}, (), tuple(map(tuple, parents)), tuple(map(tuple, successors)))
 
 
 def reachable(graph: UnitGraph, start: int) -> Set[int]:

@@ -102,9 +102,7 @@ def test_no_dla_puts_everything_on_the_gpu_with_the_reason(net: Any, judge: Any)
     assert prediction.regions == () == prediction.ranking
 
 
-@pytest.mark.parametrize(
-    ("target", "trt", "limit"), [("xavier", "7.1.3", 8), ("xavier", "8.5.2", 16), ("orin", "10.3", 16)]
-)
+@pytest.mark.parametrize(("target", "trt", "limit"), [("xavier", "7.1.3", 8), ("xavier", "8.5.2", 16), ("orin", "10.3", 16)])
 def test_smallest_regions_above_the_cap_go_to_the_gpu(net: Any, judge: Any, target: str, trt: str, limit: int) -> None:
     platform = platform_for(target, trt=trt)
     assert subgraphs_per_core(platform) == limit
@@ -140,31 +138,17 @@ def attention(net: Any, blocks: int) -> LayerGraph:
             lines.append(("ELEMENTWISE", f"{b}.{name}.scale", [f"{b}.{name}.t", "=1x1x1x1"], heads, {"op": "PROD"}))
         scores = (1, 8, 850, 850)
         lines += [
-            (
-                "MATRIX_MULTIPLY",
-                f"{b}.qk",
-                [f"{b}.q.scale", f"{b}.k.scale"],
-                scores,
-                {"op0": "NONE", "op1": "TRANSPOSE"},
-            ),
+            ("MATRIX_MULTIPLY", f"{b}.qk", [f"{b}.q.scale", f"{b}.k.scale"], scores, {"op0": "NONE", "op1": "TRANSPOSE"}),
             ("SOFTMAX", f"{b}.softmax", [f"{b}.qk"], scores, {"axes": [3]}),
             ("MATRIX_MULTIPLY", f"{b}.av", [f"{b}.softmax", f"{b}.v.t"], heads, matmul),
-            (
-                "SHUFFLE",
-                f"{b}.out",
-                [f"{b}.av"],
-                (1, 850, 256),
-                {"first_transpose": [0, 2, 1, 3], "reshape": [1, 850, 256]},
-            ),
+            ("SHUFFLE", f"{b}.out", [f"{b}.av"], (1, 850, 256), {"first_transpose": [0, 2, 1, 3], "reshape": [1, 850, 256]}),
         ]
         x = f"{b}.out"
     return net(lines, x=(1, 850, 256))
 
 
 def attention_verdicts(graph: LayerGraph, judge: Any) -> Any:
-    refused = {
-        layer.name: "no" for layer in graph.layers if layer.name.endswith((".rows", ".heads", ".out", ".qk", ".av"))
-    }
+    refused = {layer.name: "no" for layer in graph.layers if layer.name.endswith((".rows", ".heads", ".out", ".qk", ".av"))}
     return judge(graph, gpu=refused)
 
 
@@ -218,13 +202,7 @@ def test_a_slice_of_yolo11_on_8_5_is_split_from_its_region(net: Any, judge: Any,
             ("SHUFFLE", "qt", ["q"], (1, 2, 400, 32), {"first_transpose": [0, 1, 3, 2]}),
             ("SHUFFLE", "v_map", ["v"], (1, 128, 20, 20), {"reshape": [1, 128, 20, 20]}),
             ("MATRIX_MULTIPLY", "qk", ["qt", "k"], (1, 2, 400, 400), {}),
-            (
-                "CONVOLUTION",
-                "pe",
-                ["v_map"],
-                (1, 128, 20, 20),
-                {"nb_output_maps": 128, "kernel": [3, 3]},
-            ),
+            ("CONVOLUTION", "pe", ["v_map"], (1, 128, 20, 20), {"nb_output_maps": 128, "kernel": [3, 3]}),
             ("ELEMENTWISE", "scale", ["qk", "=1x1x1x1"], (1, 2, 400, 400), {"op": "PROD"}),
             ("SOFTMAX", "softmax", ["scale"], (1, 2, 400, 400), {}),
             ("SHUFFLE", "st", ["softmax"], (1, 2, 400, 400), {"first_transpose": [0, 1, 3, 2]}),

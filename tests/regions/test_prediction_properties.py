@@ -51,9 +51,7 @@ def networks(draw: st.DrawFn) -> Lines:
     return lines
 
 
-@settings(
-    max_examples=examples(amount(80, 250)), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=examples(amount(80, 250)), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(lines=networks(), data=st.data(), precision=st.sampled_from(["fp16", "int8"]))
 def test_every_layer_is_placed_once_with_a_reason(
     net: Any, judge: Any, orin: Platform, lines: Lines, data: st.DataObject, precision: str
@@ -85,9 +83,7 @@ def test_every_layer_is_placed_once_with_a_reason(
         assert strict.messages, "a refused build has a reason"
 
 
-@settings(
-    max_examples=examples(amount(80, 100)), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=examples(amount(80, 100)), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(lines=networks())
 def test_with_all_layers_supported_only_shuffles_and_the_cap_use_the_gpu(
     net: Any, judge: Any, orin: Platform, lines: Lines

@@ -127,10 +127,7 @@ def test_strip_qdq_removes_quantize_layers_from_the_changed_graph(net: Any, orin
     graph = net(chain("ACTIVATION", "QUANTIZE", "DEQUANTIZE", "ACTIVATION"))
     verdicts = stopped(graph, {"a1": (("strip-qdq",),), "a2": (("strip-qdq",),)})
     after, answers = changed(graph, verdicts, {"strip-qdq"})
-    assert [(layer.index, layer.name, layer.inputs) for layer in after.layers] == [
-        (0, "a0", ("x",)),
-        (1, "a3", ("a0",)),
-    ]
+    assert [(layer.index, layer.name, layer.inputs) for layer in after.layers] == [(0, "a0", ("x",)), (1, "a3", ("a0",))]
     assert [v.index for v in answers] == [0, 1]
     (change,) = predict(graph, verdicts, orin, "fp16").ranking
     assert (change.layers_after, change.layers_dla_after, change.regions_after) == (2, 2, 1)
@@ -157,9 +154,7 @@ def slow(graph: LayerGraph, stopped_too: bool = False) -> Tuple[Verdict, ...]:
     for layer in graph.layers:
         findings = [Finding("T001", "slow", layer.name, Effect.SLOW, "slow", fixes=("conv-per-part",))]
         if stopped_too:
-            findings.append(
-                Finding("T002", "stop", layer.name, Effect.UNKNOWN, "no", fixes=("static-slice", "conv-per-part"))
-            )
+            findings.append(Finding("T002", "stop", layer.name, Effect.UNKNOWN, "no", fixes=("static-slice", "conv-per-part")))
         findings = findings if layer.type == "SLICE" else []
         support = Support.UNKNOWN if len(findings) > 1 else Support.DLA
         verdicts.append(Verdict(layer.index, layer.name, support, tuple(findings)))
@@ -234,9 +229,7 @@ def listing(report: CheckReport) -> str:
 def test_rankings_of_known_networks_match_their_golden_files(
     net_name: str, options: Dict[str, Any], shared: Path, tmp_path: Path, golden: Callable[[str, str], None]
 ) -> None:
-    source = (
-        shared / "corpus" / "nets" / f"{net_name.replace('qdq', 'tv').replace('dynamic', 'tv').replace('_b4', '')}.onnx"
-    )
+    source = shared / "corpus" / "nets" / f"{net_name.replace('qdq', 'tv').replace('dynamic', 'tv').replace('_b4', '')}.onnx"
     model = source
     if net_name.startswith(("qdq", "dynamic")):
         onnx = pytest.importorskip("onnx")

@@ -118,9 +118,7 @@ def unknown_strict(graph: LayerGraph, verdicts: Any, platform: Platform, mode: s
 
 
 @pytest.mark.parametrize("mode", ["strict", "standalone"])
-def test_an_unknown_layer_leaves_the_answer_open_and_is_named(
-    net: Any, judge: Any, xavier: Platform, mode: str
-) -> None:
+def test_an_unknown_layer_leaves_the_answer_open_and_is_named(net: Any, judge: Any, xavier: Platform, mode: str) -> None:
     """It would also split the network in two regions; that is no failure, for it may as well run on the DLA."""
     graph = net([line("ACTIVATION", "a", "x"), line("SOFTMAX", "u", "a"), line("ACTIVATION", "b", "u")])
     result = unknown_strict(graph, judge(graph, unknown={"u": "not documented"}), xavier, mode)

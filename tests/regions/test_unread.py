@@ -15,11 +15,7 @@ pytest.importorskip("onnx")
 
 from tests.models import node, ones, onnx_model  # noqa: E402
 
-LIVE = [
-    node("Conv", "x w1", "c", pads=[1, 1, 1, 1]),
-    node("Relu", "c", "r"),
-    node("Conv", "r w2", "y"),
-]
+LIVE = [node("Conv", "x w1", "c", pads=[1, 1, 1, 1]), node("Relu", "c", "r"), node("Conv", "r w2", "y")]
 #: A head whose output was taken out of the model's outputs: a convolution, then what no DLA runs.
 HEAD = [node("Conv", "r w2", "head"), node("Erf", "head", "erf"), node("Relu", "erf", "last")]
 
@@ -48,9 +44,7 @@ def test_unread_layers_change_neither_regions_nor_totals(precision: str) -> None
 
 @pytest.mark.parametrize("where", ["GPU", "DLA0", "tensorrt"])
 def test_unread_layers_cost_nothing(where: str) -> None:
-    alone, with_head = (
-        edgedla.predict(m, target="agx-orin-64gb", devices=where).streams[0] for m in (model(), model(*HEAD))
-    )
+    alone, with_head = (edgedla.predict(m, target="agx-orin-64gb", devices=where).streams[0] for m in (model(), model(*HEAD)))
     assert with_head.latency == alone.latency
     assert (with_head.weight_bytes, with_head.activation_bytes) == (alone.weight_bytes, alone.activation_bytes)
 

@@ -21,17 +21,18 @@ from tests.models import constant, node, ones, onnx_model
 
 WIDTHS = {"narrow": (32, 48, 64, 96), "wide": (96, 144, 192, 288)}
 #: Share of the width, blocks a stage, height and width of the picture.
-SIZES = {
-    "tiny": (0.25, 2, 192, 384),
-    "small": (0.5, 3, 256, 512),
-    "medium": (0.75, 4, 384, 768),
-    "large": (1, 6, 512, 1024),
-}
+SIZES = {"tiny": (0.25, 2, 192, 384), "small": (0.5, 3, 256, 512), "medium": (0.75, 4, 384, 768), "large": (1, 6, 512, 1024)}
 #: "Layer-level fallback mentions in the log", which name CAST and CONSTANT layers too.
 MENTIONS = [
-    ("narrow", "tiny", 41), ("narrow", "small", 52), ("narrow", "medium", 64), ("narrow", "large", 88),
-    ("wide", "tiny", 40), ("wide", "small", 52), ("wide", "medium", 64), ("wide", "large", 88),
-]  # fmt: skip
+    ("narrow", "tiny", 41),
+    ("narrow", "small", 52),
+    ("narrow", "medium", 64),
+    ("narrow", "large", 88),
+    ("wide", "tiny", 40),
+    ("wide", "small", 52),
+    ("wide", "medium", 64),
+    ("wide", "large", 88),
+]
 
 
 class _Net:

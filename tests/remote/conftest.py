@@ -61,9 +61,13 @@ class Laptop:
     def popen(self, *words: Any, cwd: Any = None) -> subprocess.Popen:
         return subprocess.Popen(
             [sys.executable, "-m", "edgedla", *(str(w) for w in words)],
-            env=self.env, cwd=str(cwd or self.folder), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, text=True,
-        )  # fmt: skip
+            env=self.env,
+            cwd=str(cwd or self.folder),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
 
     def edgedla(self, *words: Any, cwd: Any = None) -> subprocess.CompletedProcess:
         process = self.popen(*words, cwd=cwd)

@@ -63,9 +63,7 @@ class LoopbackBoard:
     `python` runs the board's edgedla; `path` is added to PYTHONPATH.
     """
 
-    def __init__(
-        self, folder: Path, key: Path, python: str = sys.executable, path: str = "", **environment: str
-    ) -> None:
+    def __init__(self, folder: Path, key: Path, python: str = sys.executable, path: str = "", **environment: str) -> None:
         self.folder, self.key = folder, key
         self.root, self.home = jetson_tree(folder / "root"), folder / "home"
         self.home.mkdir()
@@ -84,11 +82,20 @@ class LoopbackBoard:
         }
         (folder / "authorized_keys").write_text(key.with_suffix(".pub").read_text())
         lines = [
-            f"Port {self.port}", "ListenAddress 127.0.0.1", f"HostKey {self.host_key}", f"PidFile {folder}/pid",
-            f"AuthorizedKeysFile {folder}/authorized_keys", "UsePAM no", "StrictModes no", "PasswordAuthentication no",
-            "PermitRootLogin prohibit-password", "MaxStartups 100", "LogLevel ERROR", "Subsystem sftp internal-sftp",
+            f"Port {self.port}",
+            "ListenAddress 127.0.0.1",
+            f"HostKey {self.host_key}",
+            f"PidFile {folder}/pid",
+            f"AuthorizedKeysFile {folder}/authorized_keys",
+            "UsePAM no",
+            "StrictModes no",
+            "PasswordAuthentication no",
+            "PermitRootLogin prohibit-password",
+            "MaxStartups 100",
+            "LogLevel ERROR",
+            "Subsystem sftp internal-sftp",
             "SetEnv " + " ".join(f"{k}={v}" for k, v in environment.items()),
-        ]  # fmt: skip
+        ]
         (folder / "sshd_config").write_text("\n".join(lines) + "\n")
         self.process: Optional[subprocess.Popen] = None
         self.pretended = bool(missing())

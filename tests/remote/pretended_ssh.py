@@ -61,9 +61,14 @@ def main() -> None:
         refuse("ana@127.0.0.1: Permission denied (publickey).")
     variables = {"PATH": os.environ["PATH"], "HOME": str(board), "LANG": "C.UTF-8", **environment_of(board)}
     child = subprocess.Popen(
-        ["sh", "-c", words[-1]], cwd=str(board), env=variables, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        ["sh", "-c", words[-1]],
+        cwd=str(board),
+        env=variables,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         start_new_session=True,
-    )  # fmt: skip
+    )
     assert child.stdin is not None
     assert child.stdout is not None
     assert child.stderr is not None

@@ -37,9 +37,7 @@ def ended(at):
     """A job that ended at a time of the board's clock."""
     folder = os.path.join(store.home(), "jobs", JOB)
     os.makedirs(folder)
-    runner.write_json(
-        folder + "/job.json", {"id": JOB, "started": at, "up_s": lock.uptime_s() - 60, "boot": jobs._boot()}
-    )
+    runner.write_json(folder + "/job.json", {"id": JOB, "started": at, "up_s": lock.uptime_s() - 60, "boot": jobs._boot()})
     runner.write_json(folder + "/state.json", {"state": "ended", "rc": 0, "outputs": []})
     os.utime(folder, (at, at))
     return folder
@@ -96,9 +94,7 @@ def test_a_reservation_lasts_its_duration_despite_clock_changes(monkeypatch, tmp
 )
 def test_doctor_reports_a_wrong_clock_of_a_board(monkeypatch, off_s, said):
     facts = {"python": "3.8.10", "now": time.time() + off_s}
-    monkeypatch.setattr(
-        boards, "Connection", lambda board: SimpleNamespace(ask=lambda *_, **__: facts, close=lambda: None)
-    )
+    monkeypatch.setattr(boards, "Connection", lambda board: SimpleNamespace(ask=lambda *_, **__: facts, close=lambda: None))
     monkeypatch.setattr("edgedla.remote.job.run_on", lambda *_: SimpleNamespace(rc=0))
     printed = CliRunner().invoke(board, ["doctor", "orin1"], standalone_mode=False).output
     assert "ok   connection" in printed

@@ -14,9 +14,7 @@ pytestmark = pytest.mark.once
 
 @pytest.mark.parametrize("answer", [{}, {"job": None}, {"job": 7}, {"job": ["a"]}])
 def test_a_lock_without_a_job_is_an_error_of_the_board(answer, monkeypatch):
-    connection = SimpleNamespace(
-        send=lambda *_, **__: None, answer=lambda: {"done": True, **answer}, close=lambda: None
-    )
+    connection = SimpleNamespace(send=lambda *_, **__: None, answer=lambda: {"done": True, **answer}, close=lambda: None)
     monkeypatch.setattr(boards, "Connection", lambda board: connection)
     with pytest.raises(RunError, match="board orin1: .*names no reservation"):
         boards.lock(SimpleNamespace(name="orin1"), 60.0)

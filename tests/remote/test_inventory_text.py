@@ -50,9 +50,10 @@ def test_saving_boards_creates_and_extends_the_inventory(file):
     save_board(NEW, file)
     save_board(BoardEntry("b", parse_address("b"), python="/usr/bin/python3.9", edgedla="~/e"), file)
     assert file.read_text() == (
-        "# The boards of `edgedla --board NAME`.\nboards:\n" + ENTRY
+        "# The boards of `edgedla --board NAME`.\nboards:\n"
+        + ENTRY
         + '  b:\n    host: "b"\n    python: "/usr/bin/python3.9"\n    edgedla: "~/e"\n'
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
@@ -70,12 +71,17 @@ def test_a_new_board_is_appended_without_changing_the_file(file, last, end):
     [
         ("boards: {}\n", "boards:\n" + ENTRY),
         ("# ours\nboards: {}  # none yet\n", "# ours\nboards:  # none yet\n" + ENTRY),
-        ("boards:\n    a:\n        host: x\n", "boards:\n    a:\n        host: x\n" + ENTRY.replace("  ", "    ", 1)
-         .replace("\n    ", "\n      ")),
-        ("boards: {a: {host: x}}  # short\n", 'boards: {a: {host: x}, "nx2": {"host": "ana@10.0.0.7:2222", "groups": '
-         '["lab", "door"], "note": "a \\"b\\" # c: \\u00fc"}}  # short\n'),
+        (
+            "boards:\n    a:\n        host: x\n",
+            "boards:\n    a:\n        host: x\n" + ENTRY.replace("  ", "    ", 1).replace("\n    ", "\n      "),
+        ),
+        (
+            "boards: {a: {host: x}}  # short\n",
+            'boards: {a: {host: x}, "nx2": {"host": "ana@10.0.0.7:2222", "groups": '
+            '["lab", "door"], "note": "a \\"b\\" # c: \\u00fc"}}  # short\n',
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_board_is_added_to_other_spellings_of_the_inventory(file, old, new):
     file.write_text(old)
     save_board(NEW, file)
@@ -114,17 +120,15 @@ def test_random_boards_added_to_the_inventory_read_back(file):
     for n in range(60):
         name = rng.choice([*boards, f"b{n}", "n", "yes", "7", "1e3", "null"])
         board = BoardEntry(
-            name, parse_address(rng.choice(["h", "u@[fe80::1]:22", "10.0.0.1:7"])),
+            name,
+            parse_address(rng.choice(["h", "u@[fe80::1]:22", "10.0.0.1:7"])),
             tuple(rng.sample(["lab", "yes", "1", "a: b", "#x"], rng.randint(0, 3))),
-            rng.choice(["python3", "/usr/bin/python3.8"]), rng.choice([None, "~/edgedla"]), rng.choice(["", "null", "- a", "é #"]),
-        )  # fmt: skip
+            rng.choice(["python3", "/usr/bin/python3.8"]),
+            rng.choice([None, "~/edgedla"]),
+            rng.choice(["", "null", "- a", "é #"]),
+        )
         save_board(board, file)
         boards[name] = board
         assert list(read_inventory(file).items()) == list(boards.items())
-    for line in (
-        "# The lab's boards. Ask Ben before you flash one.",
-        "zed:   # by the window",
-        "  # In repair:",
-        "# DHCP",
-    ):
+    for line in ("# The lab's boards. Ask Ben before you flash one.", "zed:   # by the window", "  # In repair:", "# DHCP"):
         assert line in file.read_text()

@@ -151,16 +151,10 @@ def test_results_named_like_lock_or_partial_files_are_kept(tmp_path, monkeypatch
 
 def test_the_inventory_is_preserved_and_parsed_strictly(laptop):
     assert ", free" in laptop.edgedla("board", "list", "--probe").stdout
-    assert (
-        laptop.edgedla("board", "add", "nx2", "nvidia@10.0.0.7:2222", "--group", "lab", "--note", 'a "b"').returncode
-        == 0
-    )
+    assert laptop.edgedla("board", "add", "nx2", "nvidia@10.0.0.7:2222", "--group", "lab", "--note", 'a "b"').returncode == 0
     assert laptop.edgedla("board", "add", "nx2", "other").returncode == 2
     refused = laptop.edgedla("board", "add", "n@x", "other")
-    assert (refused.returncode, "NAME: 'n@x' is not a valid name of a board" in refused.stderr) == (
-        2,
-        True,
-    ), refused.stderr
+    assert (refused.returncode, "NAME: 'n@x' is not a valid name of a board" in refused.stderr) == (2, True), refused.stderr
     listed = laptop.edgedla("board", "list")
     assert "nx2" in listed.stdout
     assert "nvidia@10.0.0.7:2222" in listed.stdout

@@ -34,8 +34,12 @@ from tests.hostile.commands import small_model
 
 BOARD = BoardEntry("orin1", parse_address("127.0.0.1"))
 RESULT: Dict[str, Any] = {
-    "runner": "DLA0", "simulated": True, "mean_ms": 1.5, "throughput_qps": 600.0, "percentiles_ms": {"50": 1.5},
-}  # fmt: skip
+    "runner": "DLA0",
+    "simulated": True,
+    "mean_ms": 1.5,
+    "throughput_qps": 600.0,
+    "percentiles_ms": {"50": 1.5},
+}
 
 
 @pytest.fixture(scope="module")
@@ -67,9 +71,7 @@ def asked(artifact: Any, monkeypatch: pytest.MonkeyPatch) -> List[Request]:
     return requests
 
 
-def test_a_model_is_built_and_measured_on_the_board(
-    asked: List[Request], artifact: Any, model: Path, tmp_path: Path
-) -> None:
+def test_a_model_is_built_and_measured_on_the_board(asked: List[Request], artifact: Any, model: Path, tmp_path: Path) -> None:
     measured = measure_on(BOARD, model, tmp_path / "out", what="sweep", build=("--fp16",), bench=("--streams=2",))
     assert [r.argv for r in asked] == [
         ("build", "--fp16", "--output=out/0/artifact", "--", "in/1/model.onnx"),
@@ -115,9 +117,7 @@ def test_a_report_counts_layers_that_tensorrt_placed_otherwise(artifact: Any, mo
     assert report(artifact, model)["moved"] == 0
 
 
-def test_a_report_counts_verdicts_that_tensorrt_contradicts(
-    artifact: Any, model: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_report_counts_verdicts_that_tensorrt_contradicts(artifact: Any, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert report(artifact, model)["contradicted"] == 0
     verdicts = truth._verdicts(Measured(artifact, {}))
     name, verdict = next(iter(verdicts.items()))
@@ -136,9 +136,13 @@ def test_a_report_states_the_boards_release_and_mode_and_nothing_that_identifies
         "host": "lab7",
     }
     assert report(artifact, model, board=facts)["board"] == {
-        "l4t": "36.4.3", "jetpack": "6.1", "power_mode": "MAXN", "clocks_mhz": {"gpu": 1300.5}, "target": "agx-orin-64gb",
+        "l4t": "36.4.3",
+        "jetpack": "6.1",
+        "power_mode": "MAXN",
+        "clocks_mhz": {"gpu": 1300.5},
+        "target": "agx-orin-64gb",
         "trt": "10.3.0",
-    }  # fmt: skip
+    }
     assert report(artifact, model)["board"]["target"] == "agx-orin-64gb"
 
 
@@ -150,12 +154,8 @@ def test_names_stand_in_a_report_as_hashes_or_not_at_all(artifact: Any, model: P
 
 
 @pytest.mark.parametrize("place", ["/etc/passwd", "../outside.bin", "a/../../b"])
-def test_weights_outside_the_models_folder_are_not_sent(
-    tmp_path: Path, place: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(
-        "edgedla.importers.model_file.model_identity.model_identity", lambda path: {"external": {place: "00"}}
-    )
+def test_weights_outside_the_models_folder_are_not_sent(tmp_path: Path, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("edgedla.importers.model_file.model_identity.model_identity", lambda path: {"external": {place: "00"}})
     (tmp_path / "m.onnx").write_bytes(b"")
     with pytest.raises(ModelError, match="weights outside the model's folder"):
         model_files(tmp_path / "m.onnx", "1/model.onnx")
@@ -165,9 +165,7 @@ def test_a_job_that_left_nothing_hides_no_other(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setenv("EDGEDLA_BOARD_HOME", str(tmp_path))
     for name in ("a", "b"):
         (tmp_path / "jobs" / name).mkdir(parents=True)
-    (tmp_path / "jobs/b/job.json").write_text(
-        json.dumps({"id": "b", "kind": "run", "owner": "ana", "what": "w", "started": 1.0})
-    )
+    (tmp_path / "jobs/b/job.json").write_text(json.dumps({"id": "b", "kind": "run", "owner": "ana", "what": "w", "started": 1.0}))
     assert [entry["id"] for entry in jobs.listing()] == ["b"]
 
 
@@ -191,9 +189,7 @@ def test_every_user_may_take_the_lock_and_nobody_may_run_it(tmp_path: Path, monk
 
 
 @pytest.mark.parametrize("set_", [True, False])
-def test_the_state_folder_follows_xdg_or_stands_below_home(
-    set_: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_state_folder_follows_xdg_or_stands_below_home(set_: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state") if set_ else "")
     assert client.state_folder() == tmp_path / ("state" if set_ else ".local/state") / "edgedla"
@@ -228,12 +224,8 @@ def test_settings_of_a_host_are_asked_of_ssh_itself(monkeypatch: pytest.MonkeyPa
     assert commands == [["ssh", "-G", "--", "orin1"]]
 
 
-@pytest.mark.parametrize(
-    "option", ["BatchMode=yes", "ClearAllForwardings=yes", "RemoteCommand=none", "PermitLocalCommand=no"]
-)
-def test_a_connection_asks_nothing_forwards_nothing_and_runs_nothing_else(
-    option: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("option", ["BatchMode=yes", "ClearAllForwardings=yes", "RemoteCommand=none", "PermitLocalCommand=no"])
+def test_a_connection_asks_nothing_forwards_nothing_and_runs_nothing_else(option: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the user's ssh_config says of the host."""
     monkeypatch.setattr(ssh, "_base", lambda: ["ssh"])
     monkeypatch.setattr(ssh, "_settings", lambda base, target: {})
@@ -247,9 +239,14 @@ def test_what_a_board_said_cannot_be_changed_by_who_reads_it() -> None:
 
 @pytest.mark.parametrize(
     ("board", "mode"),
-    [({"power_mode": "MODE_30W_ALL"}, "30W"), ({"power_mode": "MAXN"}, "MAXN"), ({"power_mode": "MODE_7W"}, None), ({}, None),
-     (None, None)],
-)  # fmt: skip
+    [
+        ({"power_mode": "MODE_30W_ALL"}, "30W"),
+        ({"power_mode": "MAXN"}, "MAXN"),
+        ({"power_mode": "MODE_7W"}, None),
+        ({}, None),
+        (None, None),
+    ],
+)
 def test_what_is_measured_is_predicted_in_the_boards_own_power_mode(board: Any, mode: Optional[str]) -> None:
     measured: Any = SimpleNamespace(artifact=SimpleNamespace(board=board))
     assert truth._mode(measured, platform_for("agx-orin-64gb")) == mode

@@ -46,9 +46,7 @@ def test_a_log_is_cut_once(most: int, kept: List[str], tmp_path: Path, monkeypat
     assert (tmp_path / "log").stat().st_mode & 0o777 == 0o600
 
 
-def test_a_log_on_a_full_disk_takes_the_space_that_was_reserved(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_log_on_a_full_disk_takes_the_space_that_was_reserved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     space = tmp_path / "reserve"
     runner.reserve(str(space))
     assert space.stat().st_size == 256 << 10
@@ -88,19 +86,14 @@ def ran(folder: Path, job: Dict[str, Any]) -> Dict[str, Any]:
     return state
 
 
-@pytest.mark.parametrize(
-    ("code", "rc"), [("pass", 0), ("raise SystemExit(7)", 7), ("import os; os.kill(os.getpid(), 9)", 137)]
-)
+@pytest.mark.parametrize(("code", "rc"), [("pass", 0), ("raise SystemExit(7)", 7), ("import os; os.kill(os.getpid(), 9)", 137)])
 def test_a_job_ends_with_its_code_and_its_results(code: str, rc: int, tmp_path: Path) -> None:
     text = f"import sys; open('out/b', 'w').write('x'); print('said'); print('wrong', file=sys.stderr, end=''); sys.stdout.flush(); {code}"
     state = ran(tmp_path, {"kind": "run", "argv": [sys.executable, "-c", text]})
     assert (state["state"], state["rc"]) == ("ended", rc)
     assert time.time() - state["ended"] < 60
     assert state["outputs"] == [{"path": "b", "sha256": hashlib.sha256(b"x").hexdigest(), "size": 1}]
-    said = {
-        stream: "".join(r["text"] for r in lines(tmp_path / "log") if r["stream"] == stream)
-        for stream in ("out", "err")
-    }
+    said = {stream: "".join(r["text"] for r in lines(tmp_path / "log") if r["stream"] == stream) for stream in ("out", "err")}
     assert said == {"out": "said\n", "err": "wrong"}
     assert not (tmp_path / "in").exists()
 
@@ -214,9 +207,7 @@ def test_jobs_are_listed_by_the_boards_clock_and_old_ones_go(home: Path, monkeyp
     assert not (home / FIRST).exists()
 
 
-def test_a_job_that_ended_is_not_cancelled_and_a_reservation_is_released(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_job_that_ended_is_not_cancelled_and_a_reservation_is_released(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     job(home, FIRST, ENDED)
     with pytest.raises(Refused, match="has ended"):
         jobs.cancel(FIRST, "interrupt")
@@ -227,9 +218,7 @@ def test_a_job_that_ended_is_not_cancelled_and_a_reservation_is_released(
 
 
 @pytest.mark.parametrize(("how", "number"), [("interrupt", 2), ("terminate", 15), ("kill", 9)])
-def test_a_signal_goes_to_the_jobs_processes(
-    how: str, number: int, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_signal_goes_to_the_jobs_processes(how: str, number: int, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sent: List[Any] = []
     monkeypatch.setattr(jobs, "_alive", lambda folder: True)
     monkeypatch.setattr(os, "killpg", lambda pid, signal: sent.append((pid, int(signal))))
@@ -285,11 +274,7 @@ def test_a_report_in_lines() -> None:
     time_ = {"mean_ms": 1.5, "predicted_ms": 2.25}
     model = {"precision": "int8", "layers": [1, 2, 3], "contradicted": 1, "moved": 2, "time": time_}
     report = {
-        "models": [
-            {**model, "simulated": True},
-            {"precision": "fp16", "failed": "RunError"},
-            {**model, "simulated": False},
-        ]
+        "models": [{**model, "simulated": True}, {"precision": "fp16", "failed": "RunError"}, {**model, "simulated": False}]
     }
     middle = "3 layers, TensorRT contradicts the rules on 1 and placed 2 otherwise than planned"
     assert truth.summary_lines(report) == [
@@ -316,17 +301,8 @@ def test_a_report_says_with_what_code_it_was_made() -> None:
 
 
 def test_the_board_in_a_report(tmp_path: Path) -> None:
-    facts = {
-        "target": "x",
-        "l4t": "36.4",
-        "jetpack": "6.2",
-        "power_mode": "MAXN",
-        "clocks_mhz": {"gpu": 1},
-        "serial": "secret",
-    }
-    artifact = SimpleNamespace(
-        board=facts, platform={"target": "orin", "trt": "10.3"}, software={"tensorrt": "10.3.0.30"}
-    )
+    facts = {"target": "x", "l4t": "36.4", "jetpack": "6.2", "power_mode": "MAXN", "clocks_mhz": {"gpu": 1}, "serial": "secret"}
+    artifact = SimpleNamespace(board=facts, platform={"target": "orin", "trt": "10.3"}, software={"tensorrt": "10.3.0.30"})
     measured: Any = SimpleNamespace(artifact=artifact)
     told = {**facts, "target": "orin", "trt": "10.3.0.30"}
     del told["serial"]

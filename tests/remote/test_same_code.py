@@ -37,9 +37,7 @@ def test_the_board_tells_the_identity_of_its_program(tmp_path, monkeypatch):
 
 
 def test_an_edgedla_of_0_1_tells_its_version_alone(tmp_path):
-    old = script(
-        tmp_path / "edgedla", '[ $# = 1 ] || { echo "no such option" >&2; exit 2; }\necho edgedla, version 0.1.0'
-    )
+    old = script(tmp_path / "edgedla", '[ $# = 1 ] || { echo "no such option" >&2; exit 2; }\necho edgedla, version 0.1.0')
     assert _made_by(old) == ("0.1.0", {})
     assert other_parts({}) == ["code", "rules", "costs", "schemas"]
 

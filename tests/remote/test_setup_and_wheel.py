@@ -32,9 +32,18 @@ STATE = BoardState("3.10.12", "aarch64", "2.35", "ana", 1, "edgedla", "0.2", "# 
 
 @pytest.mark.parametrize(
     ("l4t", "python"),
-    [("# R35 (release)", "3.8"), ("# R36 (release)", "3.10"), ("# R38 (release)", "3.12"), ("# R32 (release)", ""),
-     ("# R3 (release)", ""), ("# R366 (release)", ""), ("R36 (release)", ""), ("", ""), (None, "")],
-)  # fmt: skip
+    [
+        ("# R35 (release)", "3.8"),
+        ("# R36 (release)", "3.10"),
+        ("# R38 (release)", "3.12"),
+        ("# R32 (release)", ""),
+        ("# R3 (release)", ""),
+        ("# R366 (release)", ""),
+        ("R36 (release)", ""),
+        ("", ""),
+        (None, ""),
+    ],
+)
 def test_only_jetpacks_with_a_known_python_are_set_up(l4t: Any, python: str) -> None:
     state = replace(STATE, l4t=l4t)
     if python:
@@ -47,11 +56,19 @@ def test_only_jetpacks_with_a_known_python_are_set_up(l4t: Any, python: str) -> 
 
 @pytest.mark.parametrize(
     ("glibc", "machine", "newest"),
-    [("2.17", "aarch64", "manylinux_2_17_aarch64"), ("2.35", "x86_64", "manylinux_2_35_x86_64"),
-     ("2.16", "aarch64", "manylinux2014_aarch64"),
-     ("3.0", "aarch64", ""), ("2.1000", "aarch64", ""), ("2.35x", "aarch64", ""), ("", "aarch64", ""), ("2.35", "", ""),
-     ("2.35", "a" * 21, ""), ("2.35", "a/b", "")],
-)  # fmt: skip
+    [
+        ("2.17", "aarch64", "manylinux_2_17_aarch64"),
+        ("2.35", "x86_64", "manylinux_2_35_x86_64"),
+        ("2.16", "aarch64", "manylinux2014_aarch64"),
+        ("3.0", "aarch64", ""),
+        ("2.1000", "aarch64", ""),
+        ("2.35x", "aarch64", ""),
+        ("", "aarch64", ""),
+        ("2.35", "", ""),
+        ("2.35", "a" * 21, ""),
+        ("2.35", "a/b", ""),
+    ],
+)
 def test_tags_of_wheels_follow_glibc_and_machine(glibc: str, machine: str, newest: str) -> None:
     state = replace(STATE, glibc=glibc, machine=machine)
     if newest:
@@ -63,9 +80,14 @@ def test_tags_of_wheels_follow_glibc_and_machine(glibc: str, machine: str, newes
 
 @pytest.mark.parametrize(
     ("rc", "options", "differs", "says"),
-    [(0, (), ("rules",), True), (0, ("--dry-run",), ("rules",), False), (1, (), ("rules",), False), (0, (), (), False),
-     (0, ("--no-packages",), ("rules", "code"), True)],
-)  # fmt: skip
+    [
+        (0, (), ("rules",), True),
+        (0, ("--dry-run",), ("rules",), False),
+        (1, (), ("rules",), False),
+        (0, (), (), False),
+        (0, ("--no-packages",), ("rules", "code"), True),
+    ],
+)
 def test_after_a_setup_a_board_that_still_runs_other_code_is_named(
     monkeypatch: pytest.MonkeyPatch, rc: int, options: Tuple[str, ...], differs: Tuple[str, ...], says: bool
 ) -> None:
@@ -158,12 +180,14 @@ def test_a_wheel_says_what_it_holds_and_needs(monkeypatch: pytest.MonkeyPatch, t
         assert (digest, int(size)) == (f"sha256={hashed}", len(held[name]))
     lines = held[record.replace("RECORD", "METADATA")].decode().splitlines()
     assert lines[:2] == ["Metadata-Version: 2.1", "Name: edgedla"]
-    assert lines[3:8] == ["Requires-Python: >=3.8", "Provides-Extra: torch", "Provides-Extra: sweep", "Requires-Dist: numpy>=1.20",
-                          "Requires-Dist: torch; extra == 'torch'"]  # fmt: skip
-    assert held[record.replace("RECORD", "WHEEL")].decode().splitlines()[-2:] == [
-        "Root-Is-Purelib: true",
-        "Tag: py3-none-any",
+    assert lines[3:8] == [
+        "Requires-Python: >=3.8",
+        "Provides-Extra: torch",
+        "Provides-Extra: sweep",
+        "Requires-Dist: numpy>=1.20",
+        "Requires-Dist: torch; extra == 'torch'",
     ]
+    assert held[record.replace("RECORD", "WHEEL")].decode().splitlines()[-2:] == ["Root-Is-Purelib: true", "Tag: py3-none-any"]
     assert b"edgedla = edgedla.cli.main:run\n" in held[record.replace("RECORD", "entry_points.txt")]
 
 
@@ -197,11 +221,17 @@ def test_the_program_of_the_variable_is_started_or_named(
 
 @pytest.mark.parametrize(
     ("settings", "strict"),
-    [({}, False), ({"stricthostkeychecking": "no"}, True), ({"stricthostkeychecking": "off"}, True),
-     ({"stricthostkeychecking": "ask"}, False), ({"stricthostkeychecking": "false"}, True), ({"userknownhostsfile": "/dev/null"}, True),
-     ({"globalknownhostsfile": "/a /dev/null"}, True),
-     ({"userknownhostsfile": "~/.ssh/known_hosts"}, False)],
-)  # fmt: skip
+    [
+        ({}, False),
+        ({"stricthostkeychecking": "no"}, True),
+        ({"stricthostkeychecking": "off"}, True),
+        ({"stricthostkeychecking": "ask"}, False),
+        ({"stricthostkeychecking": "false"}, True),
+        ({"userknownhostsfile": "/dev/null"}, True),
+        ({"globalknownhostsfile": "/a /dev/null"}, True),
+        ({"userknownhostsfile": "~/.ssh/known_hosts"}, False),
+    ],
+)
 def test_keys_of_hosts_are_checked_whatever_the_users_settings(
     monkeypatch: pytest.MonkeyPatch, settings: Dict[str, str], strict: bool
 ) -> None:
@@ -215,11 +245,22 @@ def test_keys_of_hosts_are_checked_whatever_the_users_settings(
 
 @pytest.mark.parametrize(
     ("said", "field", "value"),
-    [({"free_bytes": 5}, "free_bytes", 5), ({"free_bytes": "5"}, "free_bytes", 0), ({}, "free_bytes", 0),
-     ({"python": "3.10"}, "python", "3.10"), ({"python": 3}, "python", ""), ({"machine": "aarch64"}, "machine", "aarch64"),
-     ({"glibc": "2.35"}, "glibc", "2.35"), ({"user": "ana"}, "user", "ana"), ({"edgedla": "/opt/e"}, "edgedla", "/opt/e"),
-     ({"version": "0.2"}, "version", "0.2"), ({}, "version", None), ({"l4t": "# R36"}, "l4t", "# R36"), ({}, "l4t", None)],
-)  # fmt: skip
+    [
+        ({"free_bytes": 5}, "free_bytes", 5),
+        ({"free_bytes": "5"}, "free_bytes", 0),
+        ({}, "free_bytes", 0),
+        ({"python": "3.10"}, "python", "3.10"),
+        ({"python": 3}, "python", ""),
+        ({"machine": "aarch64"}, "machine", "aarch64"),
+        ({"glibc": "2.35"}, "glibc", "2.35"),
+        ({"user": "ana"}, "user", "ana"),
+        ({"edgedla": "/opt/e"}, "edgedla", "/opt/e"),
+        ({"version": "0.2"}, "version", "0.2"),
+        ({}, "version", None),
+        ({"l4t": "# R36"}, "l4t", "# R36"),
+        ({}, "l4t", None),
+    ],
+)
 def test_each_fact_of_a_board_has_its_own_place(
     monkeypatch: pytest.MonkeyPatch, said: Dict[str, Any], field: str, value: Any
 ) -> None:

@@ -54,11 +54,7 @@ def test_the_transfer_of_a_large_model_resumes_after_a_lost_connection(laptop):
             f.write(os.urandom(64) * (1 << 14) if n % 8 else bytes(1 << 20))
     board = laptop.boards["orin1"]
     process = subprocess.Popen(
-        [sys.executable, "-c", SEND, str(big)],
-        env=laptop.env,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
+        [sys.executable, "-c", SEND, str(big)], env=laptop.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     for line in process.stdout:
         if int(line.split()[0]) > size // 3:
@@ -142,11 +138,22 @@ def test_a_result_without_a_place_stays_on_the_board(laptop):
 @pytest.mark.parametrize(
     "entry",
     [
-        {"path": "../x"}, {"path": "/etc/passwd"}, {"path": "0/a/../../x"}, {"path": ""}, {"path": "a//b"}, {"path": "a\\b"},
-        {"path": "0/\x1b[2J"}, {"path": "0/a\nb"}, {"path": 7}, {"path": "0/a", "size": -1}, {"path": "0/a", "size": True},
-        {"path": "0/a", "size": "1"}, {"path": "0/a", "sha256": "xyz"}, {"path": "0/" + "a" * 300},
+        {"path": "../x"},
+        {"path": "/etc/passwd"},
+        {"path": "0/a/../../x"},
+        {"path": ""},
+        {"path": "a//b"},
+        {"path": "a\\b"},
+        {"path": "0/\x1b[2J"},
+        {"path": "0/a\nb"},
+        {"path": 7},
+        {"path": "0/a", "size": -1},
+        {"path": "0/a", "size": True},
+        {"path": "0/a", "size": "1"},
+        {"path": "0/a", "sha256": "xyz"},
+        {"path": "0/" + "a" * 300},
     ],
-)  # fmt: skip
+)
 def test_invalid_entries_of_a_result_list_are_refused(entry):
     with pytest.raises(RunError):
         checked_outputs([{"sha256": "0" * 64, "size": 1, **entry}], "board x")
@@ -233,13 +240,29 @@ def test_the_sent_wheel_holds_this_installation_and_is_reproducible(tmp_path):
     wheel = write_wheel(tmp_path / "a")
     assert wheel.read_bytes() == write_wheel(tmp_path / "b").read_bytes()
     names = set(zipfile.ZipFile(wheel).namelist())
-    assert {"edgedla/cli/main.py", "edgedla/_rules/releases.yaml", "edgedla/_jetson/setup.sh",
-            "edgedla/reports/templates/sweep.js", "edgedla/schemas/check.schema.json"} <= names  # fmt: skip
+    assert {
+        "edgedla/cli/main.py",
+        "edgedla/_rules/releases.yaml",
+        "edgedla/_jetson/setup.sh",
+        "edgedla/reports/templates/sweep.js",
+        "edgedla/schemas/check.schema.json",
+    } <= names
     assert not [n for n in names if "__pycache__" in n or n.endswith(".pyc")]
     subprocess.run(
-        [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", str(tmp_path / "t"), str(wheel)],
+        [
+            sys.executable,
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--no-deps",
+            "--no-index",
+            "--target",
+            str(tmp_path / "t"),
+            str(wheel),
+        ],
         check=True,
-    )  # fmt: skip
+    )
     code = "import sys; sys.path.insert(0, sys.argv[1]); import edgedla; print(edgedla.__file__); edgedla.platform_for('orin')"
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path / "t")], capture_output=True, text=True, cwd="/")
     assert done.stdout.startswith(str(tmp_path)), done.stderr

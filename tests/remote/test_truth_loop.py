@@ -23,16 +23,12 @@ def network(path: Path, channels: int, last: str = "Erf") -> Path:
     rng, nodes, weights, at, size = np.random.default_rng(channels), [], [], "x", 3
     for n in range(6):
         width = channels + 8 * n
-        weights.append(
-            numpy_helper.from_array(rng.standard_normal((width, size, 3, 3)).astype("float32") / 30, f"w{n}")
-        )
+        weights.append(numpy_helper.from_array(rng.standard_normal((width, size, 3, 3)).astype("float32") / 30, f"w{n}"))
         nodes.append(helper.make_node("Conv", [at, f"w{n}"], [f"c{n}"], name=f"secret_conv{n}", pads=[1] * 4))
         nodes.append(helper.make_node("Relu", [f"c{n}"], [f"r{n}"], name=f"secret_relu{n}"))
         at, size = f"r{n}", width
     nodes.append(helper.make_node(last, [at], ["y"], name="secret_last"))
-    save(
-        onnx_model(nodes, {"x": (1, 3, 64, 64)}, {"y": (1, channels + 40, 64, 64)}, weights, name="secret_graph"), path
-    )
+    save(onnx_model(nodes, {"x": (1, 3, 64, 64)}, {"y": (1, channels + 40, 64, 64)}, weights, name="secret_graph"), path)
     return path
 
 
@@ -52,14 +48,16 @@ def test_profiles_of_a_board_fit_its_cost_model(lab):
     for name in ("a", "b"):
         done = lab.edgedla("build", f"{name}.onnx", "-o", name, "--board", "orin1")
         assert done.returncode == 0, done.stderr
-        done = lab.edgedla("bench", name, "--onnx", f"{name}.onnx", "--export-profile", f"{name}.json", "--duration", "0.05",
-                           "--board", "orin1")  # fmt: skip
+        done = lab.edgedla(
+            "bench", name, "--onnx", f"{name}.onnx", "--export-profile", f"{name}.json", "--duration", "0.05", "--board", "orin1"
+        )
         assert done.returncode == 0, done.stderr
         profile = json.loads((lab.folder / f"{name}.json").read_text())
         assert (profile["target"], profile["power_mode"]) == ("agx-orin-64gb", "30W")
         assert {m["device"] for m in profile["measurements"]} == {"DLA", "GPU"}
-    done = lab.edgedla("costs", "fit", "a.onnx", "b.onnx", "--evidence", "a.json", "--evidence", "b.json", "-o", "mine.json",
-                       "--format", "json")  # fmt: skip
+    done = lab.edgedla(
+        "costs", "fit", "a.onnx", "b.onnx", "--evidence", "a.json", "--evidence", "b.json", "-o", "mine.json", "--format", "json"
+    )
     assert done.returncode == 0, done.stderr
     dla = next(e for e in json.loads(done.stdout)["engines"] if e["device"] == "DLA")
     assert dla["after"] < dla["before"], "the error is smaller after the fit"
@@ -83,17 +81,14 @@ def test_a_board_report_holds_differences_and_times_without_layer_names(lab):
     (board.folder / "sshd_config").write_text(text.replace("SetEnv ", "SetEnv FAKE_REFUSES=secret_relu1 "))
     board.stop()
     board.start()
-    done = lab.edgedla(
-        "board", "report", "orin1", "a.onnx", "--precision", "fp16", "--duration", "0.05", "-o", "r.json"
-    )
-    assert (
-        done.returncode == 5 or done.returncode == 1
-    ), "TensorRT refuses what was planned: a build stops, the report says so"
+    done = lab.edgedla("board", "report", "orin1", "a.onnx", "--precision", "fp16", "--duration", "0.05", "-o", "r.json")
+    assert done.returncode == 5 or done.returncode == 1, "TensorRT refuses what was planned: a build stops, the report says so"
     report = json.loads((lab.folder / "r.json").read_text())
     jsonschema.validate(report, schema("edgedla.board-report"))
     assert report["models"][0]["failed"] == "BuildError"
-    done = lab.edgedla("board", "report", "orin2", "a.onnx", "--precision", "fp16", "--duration", "0.05",
-                       "--hash-names", "-o", "r.json")  # fmt: skip
+    done = lab.edgedla(
+        "board", "report", "orin2", "a.onnx", "--precision", "fp16", "--duration", "0.05", "--hash-names", "-o", "r.json"
+    )
     assert done.returncode == 0, done.stderr
     text = (lab.folder / "r.json").read_text()
     report = json.loads(text)
@@ -111,8 +106,19 @@ def test_a_board_report_holds_differences_and_times_without_layer_names(lab):
 
 
 def test_a_sweep_measures_on_the_boards_of_a_group(lab):
-    done = lab.edgedla("sweep", "a.onnx", "b.onnx", "--target", "agx-orin-64gb,xavier-nx-8gb", "--board-group", "lab",
-                       "-o", "r.jsonl", "-o", "r.html")  # fmt: skip
+    done = lab.edgedla(
+        "sweep",
+        "a.onnx",
+        "b.onnx",
+        "--target",
+        "agx-orin-64gb,xavier-nx-8gb",
+        "--board-group",
+        "lab",
+        "-o",
+        "r.jsonl",
+        "-o",
+        "r.html",
+    )
     rows = [json.loads(line) for line in (lab.folder / "r.jsonl").read_text().splitlines()]
     assert done.returncode == 1, "no board of the group is a Xavier NX"
     measured = [r for r in rows if r["platform"] == "agx-orin-64gb"]
@@ -122,8 +128,9 @@ def test_a_sweep_measures_on_the_boards_of_a_group(lab):
     missing = [r for r in rows if r["platform"] == "xavier-nx-8gb"]
     assert all(r["status"] == "error" and "no board of the group" in r["reason"] for r in missing), missing
     assert measuring_jobs(lab) == {"orin1": ["build", "bench"], "orin2": ["build", "bench"]}, "each board did its share"
-    again = lab.edgedla("sweep", "a.onnx", "b.onnx", "--target", "agx-orin-64gb,xavier-nx-8gb", "--board-group", "lab",
-                        "-o", "r.jsonl")  # fmt: skip
+    again = lab.edgedla(
+        "sweep", "a.onnx", "b.onnx", "--target", "agx-orin-64gb,xavier-nx-8gb", "--board-group", "lab", "-o", "r.jsonl"
+    )
     assert again.returncode == 1
     assert measuring_jobs(lab)["orin1"] == ["build", "bench"], "finished rows are not measured again"
 

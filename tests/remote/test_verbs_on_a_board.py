@@ -60,8 +60,9 @@ def test_weights_in_external_files_go_along(laptop):
 
 def test_bench_run_and_inspect_send_inputs_and_fetch_outputs(laptop):
     assert build(laptop).returncode == 0
-    done = laptop.edgedla("bench", "art", "--board", "orin1", "--duration", "0.05", "--exportTimes", "t/times.json",
-                          "-o", "bench.json")  # fmt: skip
+    done = laptop.edgedla(
+        "bench", "art", "--board", "orin1", "--duration", "0.05", "--exportTimes", "t/times.json", "-o", "bench.json"
+    )
     assert done.returncode == 0, done.stderr
     assert json.loads((laptop.folder / "bench.json").read_text())["results"][0]["simulated"] is True
     assert (laptop.folder / "t/times.json").is_file()
@@ -159,9 +160,7 @@ def test_wait_without_a_board_is_wrong_use():
     assert "with --board" in str(done.exception)
 
 
-@pytest.mark.parametrize(
-    "text", ["-oProxyCommand=x", "a b", "host:99999", "u$er@host", "host;id", "@h", "", "[::1", "-"]
-)
+@pytest.mark.parametrize("text", ["-oProxyCommand=x", "a b", "host:99999", "u$er@host", "host;id", "@h", "", "[::1", "-"])
 def test_invalid_addresses_for_board_are_usage_errors(laptop, text):
     done = laptop.edgedla("doctor", f"--board={text}")
     assert done.returncode == 2, done.stderr

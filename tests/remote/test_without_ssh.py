@@ -126,9 +126,7 @@ def test_the_log_continues_where_a_broken_connection_left_it(board: Path, monkey
     assert len(opened) >= 3
 
 
-def test_a_board_that_does_not_return_leaves_the_job_and_says_how_to_attach(
-    monkeypatch: pytest.MonkeyPatch, board: Path
-) -> None:
+def test_a_board_that_does_not_return_leaves_the_job_and_says_how_to_attach(monkeypatch: pytest.MonkeyPatch, board: Path) -> None:
     def gone(text: str) -> None:
         if text == "now\n":
             monkeypatch.setattr(connection, "ssh_command", lambda address, command: ["sh", "-c", "exit 255"])
@@ -144,10 +142,7 @@ def test_a_board_that_does_not_return_leaves_the_job_and_says_how_to_attach(
 def test_an_interrupt_reaches_the_job_and_its_exit_code_comes_back(board: Path) -> None:
     said = Said(lambda text: said.stops.append("interrupt") if text == "ready\n" else None)
     began = time.monotonic()
-    assert (
-        run_on(BOARD, shell("trap 'exit 130' INT; echo ready; for i in 1 2 3 4 5 6 7 8 9; do sleep 1; done"), said).rc
-        == 130
-    )
+    assert run_on(BOARD, shell("trap 'exit 130' INT; echo ready; for i in 1 2 3 4 5 6 7 8 9; do sleep 1; done"), said).rc == 130
     assert time.monotonic() - began < 8
 
 
@@ -232,13 +227,16 @@ def free(*descriptors: List[int]) -> None:
     ("first", "second", "passes"),
     [
         # Its owner passes a reservation, with jobs alone.
-        (("ana", "hold"), ("ana", "verb"), True), (("ana", "hold"), ("ben", "verb"), False),
-        (("ana", "hold"), ("ana", "hold"), False), (("ana", "hold"), ("ben", "hold"), False),
+        (("ana", "hold"), ("ana", "verb"), True),
+        (("ana", "hold"), ("ben", "verb"), False),
+        (("ana", "hold"), ("ana", "hold"), False),
+        (("ana", "hold"), ("ben", "hold"), False),
         # A job passes nobody, whoever runs it.
-        (("ana", "verb"), ("ana", "verb"), False), (("ana", "verb"), ("ben", "verb"), False),
+        (("ana", "verb"), ("ana", "verb"), False),
+        (("ana", "verb"), ("ben", "verb"), False),
         (("ana", "verb"), ("ana", "hold"), False),
     ],
-)  # fmt: skip
+)
 def test_who_passes_whom(first: Any, second: Any, passes: bool) -> None:
     held = take(*first)
     if passes:
@@ -261,9 +259,7 @@ def test_a_lock_held_by_another_process_is_seen_and_ends_with_it(tmp_path: Path)
         "import sys, time; from edgedla.remote.board_side import lock\n"
         "held = lock.acquire({'owner': 'ben', 'kind': 'verb', 'what': 'x'}); print('held', flush=True); time.sleep(60)"
     )
-    other = subprocess.Popen(
-        [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, cwd=Path(lock.__file__).parents[3]
-    )
+    other = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, cwd=Path(lock.__file__).parents[3])
     assert other.stdout is not None
     assert other.stdout.readline() == "held\n"
     assert (lock.holder() or {})["owner"] == "ben"
@@ -359,8 +355,12 @@ def test_a_file_continues_where_the_last_connection_ended(board: Path, tmp_path:
     data = made["data"]
     (tmp_path / "file").write_bytes(data)
     present = {
-        "beginning": data[:400], "all": data, "other": b"x" * 400, "all of another": b"x" * 1000, "longer": data + b"x",
-    }.get(there)  # fmt: skip
+        "beginning": data[:400],
+        "all": data,
+        "other": b"x" * 400,
+        "all of another": b"x" * 1000,
+        "longer": data + b"x",
+    }.get(there)
     if present is not None:
         part(board, made["sha256"], present)
     with Connection(BOARD) as connected:
@@ -508,9 +508,7 @@ def frames(data: bytes) -> wire.Wire:
     return wire.Wire(read, os.open(os.devnull, os.O_WRONLY))
 
 
-@pytest.mark.parametrize(
-    ("size", "taken"), [((4 << 20), True), ((4 << 20) + 1, False), (-1, False), (True, False), (1.0, False)]
-)
+@pytest.mark.parametrize(("size", "taken"), [((4 << 20), True), ((4 << 20) + 1, False), (-1, False), (True, False), (1.0, False)])
 def test_a_payload_has_no_more_than_its_most_bytes(size: Any, taken: bool) -> None:
     line = json.dumps({"bytes": size}).encode() + b"\n"
     if taken:
@@ -531,9 +529,7 @@ def test_a_header_ends_within_its_most_bytes(monkeypatch: pytest.MonkeyPatch, sp
 
 
 @pytest.mark.parametrize(("more", "cut"), [(0, False), (1, True)])
-def test_a_log_has_no_more_than_its_most_bytes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: int, cut: bool
-) -> None:
+def test_a_log_has_no_more_than_its_most_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: int, cut: bool) -> None:
     assert runner.MAX_LOG_BYTES == 64 << 20
     line = len(json.dumps({"stream": "out", "text": "x" * 50})) + 1
     monkeypatch.setattr(runner, "MAX_LOG_BYTES", 2 * line - more)

@@ -84,9 +84,17 @@ class HandmadeRules:
         elif not self.supported and layer.name == "mean":
             support = Support.GPU
             findings = [
-                Finding("XRED001", "reduce-avg", layer.name, Effect.REJECT, "AVG over H and W; limit: MAX only",
-                        {"op": "AVG"}, ("log-10.3-orin",), ("no-such-remedy",))
-            ]  # fmt: skip
+                Finding(
+                    "XRED001",
+                    "reduce-avg",
+                    layer.name,
+                    Effect.REJECT,
+                    "AVG over H and W; limit: MAX only",
+                    {"op": "AVG"},
+                    ("log-10.3-orin",),
+                    ("no-such-remedy",),
+                )
+            ]
         elif not self.supported and layer.type == "NON_ZERO":
             support = Support.UNKNOWN
             findings = [Finding("XGEN001", "no-rule", layer.name, Effect.UNKNOWN, "no rule speaks of NON_ZERO")]

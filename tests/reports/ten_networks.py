@@ -67,9 +67,7 @@ def segmentation() -> ModelProto:
     helping = net.conv(x, 64, 21, 1)
     x = net.add("Relu", net.conv(net.add("Relu", net.conv(x, 64, 128, 3, 2)), 128, 128))
     net.constants.append(constant("scales", np.array([1, 1, 4, 4], np.float32)))
-    mask = net.add(
-        "Resize", f"{net.conv(x, 128, 21, 1)} - scales", mode="nearest", coordinate_transformation_mode="asymmetric"
-    )
+    mask = net.add("Resize", f"{net.conv(x, 128, 21, 1)} - scales", mode="nearest", coordinate_transformation_mode="asymmetric")
     return net.model((1, 3, 128, 128), {mask: (1, 21, 128, 128), helping: (1, 21, 64, 64)})
 
 

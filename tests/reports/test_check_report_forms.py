@@ -48,9 +48,7 @@ def strict(node: Any) -> Any:
 
 
 @pytest.mark.parametrize("case", sorted(CASES))
-def test_json_reports_hold_exactly_the_fields_of_their_schema(
-    case: str, make_report: Callable[..., CheckReport]
-) -> None:
+def test_json_reports_hold_exactly_the_fields_of_their_schema(case: str, make_report: Callable[..., CheckReport]) -> None:
     document = json.loads(render_check([make_report(**CASES[case])], "json"))
     jsonschema.Draft202012Validator(strict(schema("edgedla.check"))).validate(document)
 
@@ -255,9 +253,7 @@ def test_a_terminal_shows_the_same_lines_as_a_file(
         assert shown == render_check([make_report()], "text", everything=everything).splitlines()
 
 
-def test_a_long_layer_name_wraps_on_a_narrow_terminal_and_keeps_every_character(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_long_layer_name_wraps_on_a_narrow_terminal_and_keeps_every_character(monkeypatch: pytest.MonkeyPatch) -> None:
     from edgedla.reports.text import print_lines
 
     monkeypatch.setenv("COLUMNS", "40")
@@ -269,9 +265,7 @@ def test_a_long_layer_name_wraps_on_a_narrow_terminal_and_keeps_every_character(
 
 
 def test_json_needs_neither_rich_nor_jinja() -> None:
-    loaded = _modules_after(
-        "import edgedla.reports as r; r.render_check([], 'markdown'); import edgedla.reports.check.json"
-    )
+    loaded = _modules_after("import edgedla.reports as r; r.render_check([], 'markdown'); import edgedla.reports.check.json")
     assert not {"rich", "jinja2", "onnx"} & set(loaded)
 
 
@@ -302,9 +296,7 @@ def unchecked(file: str = "models/a b.onnx", error: ModelError = CUT) -> Uncheck
     return Unchecked(file, error, platform_for("agx-orin-64gb", jetpack="6.2"), "fp16")
 
 
-REFUSED = ModelRefused(
-    "the parser refuses the model: no <such> operator", where="r.onnx, node 'n' [Op]", allowed="others"
-)
+REFUSED = ModelRefused("the parser refuses the model: no <such> operator", where="r.onnx, node 'n' [Op]", allowed="others")
 
 
 @pytest.mark.parametrize("output_format", CHECK_FORMATS)
@@ -379,9 +371,7 @@ def test_sarif_begins_with_an_error_for_each_sentence_of_the_gate(make_report: C
     assert run["results"][len(BROKEN) :] != []
 
 
-def test_junit_begins_with_a_failed_test_for_each_limit_and_for_the_baseline(
-    make_report: Callable[..., CheckReport],
-) -> None:
+def test_junit_begins_with_a_failed_test_for_each_limit_and_for_the_baseline(make_report: Callable[..., CheckReport]) -> None:
     limit, baseline, network = ET.fromstring(render_check([make_report()], "junit", fail_on="never", broken=BROKEN))
     assert [suite.get("failures") for suite in (limit, baseline, network)] == ["1", "1", "0"]
     cases = [suite.find("testcase") for suite in (limit, baseline)]
@@ -416,9 +406,7 @@ def test_an_html_report_links_to_models_without_a_report(make_report: Callable[.
 @pytest.mark.parametrize(
     ("form", "quiet"), [("text", False), ("text", True), ("markdown", False), ("junit", False), ("html", False)]
 )
-def test_models_of_one_name_are_called_by_their_paths(
-    form: str, quiet: bool, make_report: Callable[..., CheckReport]
-) -> None:
+def test_models_of_one_name_are_called_by_their_paths(form: str, quiet: bool, make_report: Callable[..., CheckReport]) -> None:
     reports, files = [make_report(), make_report(mode="strict")], ["new/small.onnx", "old/small.onnx"]
     text = render_check(reports, form, files=files, quiet=quiet).replace("<wbr>", "")
     assert re.search(r"\bsmall (on|  )|>small<|\"small\"", text) is None

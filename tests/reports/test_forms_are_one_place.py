@@ -71,9 +71,7 @@ def test_formats_that_show_costs_to_people_are_costed_by_default() -> None:
     tables = [Table((column,), (Row("resnet18", "a.onnx", (Cell(report),)),)) for report in (plain, costed)]
     showing |= {form for form in TABLE_FORMS if render_table(tables[0], form) != render_table(tables[1], form)}
     # JSON is for programs, which ask with --cost; beside JUnit's file stands the line that people read.
-    assert (showing | {"junit"}) - {"json"} == set(
-        COSTED_FORMS
-    ), "COSTED_FORMS in edgedla/cli/arguments/check_request.py"
+    assert (showing | {"junit"}) - {"json"} == set(COSTED_FORMS), "COSTED_FORMS in edgedla/cli/arguments/check_request.py"
 
 
 def test_a_form_that_the_table_writes_for_a_single_check_is_no_form_of_the_check_too() -> None:

@@ -37,9 +37,7 @@ NETWORKS: Dict[str, Dict[str, Any]] = {
         ("nobody knows of the DLA", "yes yes yes no"),
     ],
 )
-def test_fail_on_levels_pass_or_fail_each_report(
-    network: str, answers: str, make_report: Callable[..., CheckReport]
-) -> None:
+def test_fail_on_levels_pass_or_fail_each_report(network: str, answers: str, make_report: Callable[..., CheckReport]) -> None:
     report = make_report(**NETWORKS[network])
     passed = " ".join("yes" if gate.passes(report, fail_on) else "no" for fail_on in gate.FAIL_ON)
     assert passed == answers, gate.FAIL_ON
@@ -47,17 +45,10 @@ def test_fail_on_levels_pass_or_fail_each_report(
 
 def test_an_unknown_layer_is_an_offender_of_fail_on_unknown_only(make_report: Callable[..., CheckReport]) -> None:
     names = {fail_on: [x.name for x in gate.offenders(make_report(), fail_on)] for fail_on in gate.FAIL_ON}
-    assert names == {
-        "never": [],
-        "unsupported": ["mean"],
-        "fallback": ["mean"],
-        "unknown": ["mean", "mystery"],
-    }
+    assert names == {"never": [], "unsupported": ["mean"], "fallback": ["mean"], "unknown": ["mean", "mystery"]}
 
 
-def test_an_unknown_onnx_node_without_layers_fails_fail_on_unknown(
-    make_report: Callable[..., CheckReport],
-) -> None:
+def test_an_unknown_onnx_node_without_layers_fails_fail_on_unknown(make_report: Callable[..., CheckReport]) -> None:
     report = make_report(supported=True)
     odd = NodeReport("odd", "Mystery", Support.UNKNOWN, Placed.GPU, (), Cause.UNKNOWN, "no such operator")
     report = replace(report, nodes=(*report.nodes, odd))
@@ -82,9 +73,7 @@ def test_remedies_are_shown_by_title_and_unknown_ids_as_they_are(make_report: Ca
     assert words.fix_text(report, ["softmax-gpu"]) == f"{remedies()['softmax-gpu'].title} (softmax-gpu)"
 
 
-@pytest.mark.parametrize(
-    ("share", "text"), [(0, "0 %"), (1, "100 %"), (0.99999, "99.9 %"), (0.00001, "0.1 %"), (0.5, "50.0 %")]
-)
+@pytest.mark.parametrize(("share", "text"), [(0, "0 %"), (1, "100 %"), (0.99999, "99.9 %"), (0.00001, "0.1 %"), (0.5, "50.0 %")])
 def test_percentages_round_to_0_and_100_only_if_exact(share: float, text: str) -> None:
     assert words.percent(share) == text
 

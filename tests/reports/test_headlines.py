@@ -39,9 +39,20 @@ def network(name: str, folder: Path) -> Path:
 
 
 @pytest.mark.once
-@pytest.mark.parametrize("name", [
-    "tv_resnet50", "det_ssd300_vgg16", "tv_resnet18", "tv_vgg16", "tv_swin_t", "yolo_yolov8n", "seg_fcn_resnet50", FIXED, "segmentation",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "name",
+    [
+        "tv_resnet50",
+        "det_ssd300_vgg16",
+        "tv_resnet18",
+        "tv_vgg16",
+        "tv_swin_t",
+        "yolo_yolov8n",
+        "seg_fcn_resnet50",
+        FIXED,
+        "segmentation",
+    ],
+)
 def test_the_headline_of_a_network_is_the_same_in_every_form(
     name: str, golden: Callable[[str, str], None], tmp_path: Path
 ) -> None:

@@ -44,9 +44,7 @@ def layers_of(folder: Path) -> Callable[[bool], str]:
 
 
 @pytest.mark.parametrize("what", ["rules", "rewrites", "layers", "targets", "inspect"])
-def test_texts_fit_a_narrow_terminal_without_losing_words(
-    what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_texts_fit_a_narrow_terminal_without_losing_words(what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     shown = {
         "rules": lambda terminal: render_rules(all_rules(), "text", terminal),
@@ -70,21 +68,26 @@ def test_an_evaluation_wraps_below_its_first_line(monkeypatch: pytest.MonkeyPatc
     score = Score("a_network_with_a_name", "simulated", "l2", 0.99, 0.98, 1.0, 4)
     shown = render_evaluation(Evaluation(score, detail="4 samples of s.npz"), "text", True)
     assert [line.rstrip() for line in shown.splitlines()][1:] == [
-        "l2        0.9900  (95 %: 0.9800 to 1.0000, 4 samples)", "          a_network_with_a_name, SIMULATED",
-    ]  # fmt: skip
+        "l2        0.9900  (95 %: 0.9800 to 1.0000, 4 samples)",
+        "          a_network_with_a_name, SIMULATED",
+    ]
 
 
 def test_the_last_column_of_a_table_wraps_or_moves_below(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "40")
     table = [["A", "TEXT"], ["one", "words that go on and on beyond the end"]]
     assert table_lines(table, True) == [
-        ("title", 0, "A    TEXT"), ("", 0, "one  words that go on and on beyond the"), ("", 5, "end"),
-    ]  # fmt: skip
+        ("title", 0, "A    TEXT"),
+        ("", 0, "one  words that go on and on beyond the"),
+        ("", 5, "end"),
+    ]
     wide = [["A", "B", "C"], ["a" * 20, "b" * 12, "c" * 12]]
     assert table_lines(wide, True) == [
-        ("title", 0, "A                     B"), ("title", 2, "C"),
-        ("", 0, f"{'a' * 20}  {'b' * 12}"), ("", 2, "c" * 12),
-    ]  # fmt: skip
+        ("title", 0, "A                     B"),
+        ("title", 2, "C"),
+        ("", 0, f"{'a' * 20}  {'b' * 12}"),
+        ("", 2, "c" * 12),
+    ]
     assert [text for _, _, text in table_lines(wide, False)][1] == f"{'a' * 20}  {'b' * 12}  {'c' * 12}"
 
 
@@ -92,17 +95,15 @@ def test_a_word_wider_than_its_column_moves_below_the_label(monkeypatch: pytest.
     monkeypatch.setenv("COLUMNS", "40")
     digest = "d" * 34
     assert labelled([f"sha256    {digest}", "note      " + "word " * 8], 10, True) == [
-        ("", 0, "sha256"), ("", 4, digest),
-        ("", 0, "note      word word word word word word"), ("", 10, "word word"),
-    ]  # fmt: skip
+        ("", 0, "sha256"),
+        ("", 4, digest),
+        ("", 0, "note      word word word word word word"),
+        ("", 10, "word word"),
+    ]
     assert labelled([f"sha256    {digest}"], 10, False) == [("", 0, f"sha256    {digest}")]
 
 
-@given(
-    st.lists(st.text("ab `/.", min_size=1, max_size=200), max_size=4),
-    st.integers(30, 90),
-    st.sampled_from(["", "note  "]),
-)
+@given(st.lists(st.text("ab `/.", min_size=1, max_size=200), max_size=4), st.integers(30, 90), st.sampled_from(["", "note  "]))
 def test_prose_fits_and_loses_no_word(lines: List[str], width: int, label: str) -> None:
     text = "\n".join(label + line for line in lines)
     shown = wrapped(text, width)

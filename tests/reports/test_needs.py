@@ -33,15 +33,27 @@ def way(name: str, fps: float, ms: float, mj: float, spread: float = 0.25, basis
     ("needs", "answer"),
     [
         (Needs(), ""),
-        (Needs(fps=80), "yes"), (Needs(fps=80.1), "probably"), (Needs(fps=100), "probably"), (Needs(fps=100.1), "unlikely"),
-        (Needs(fps=125), "unlikely"), (Needs(fps=125.1), "no"),
-        (Needs(ms=12.5), "yes"), (Needs(ms=12.4), "probably"), (Needs(ms=9.9), "unlikely"), (Needs(ms=7.9), "no"),
+        (Needs(fps=80), "yes"),
+        (Needs(fps=80.1), "probably"),
+        (Needs(fps=100), "probably"),
+        (Needs(fps=100.1), "unlikely"),
+        (Needs(fps=125), "unlikely"),
+        (Needs(fps=125.1), "no"),
+        (Needs(ms=12.5), "yes"),
+        (Needs(ms=12.4), "probably"),
+        (Needs(ms=9.9), "unlikely"),
+        (Needs(ms=7.9), "no"),
         # 5 W idle and 100 frames/s of 10 mJ.
-        (Needs(watts=7.5), "yes"), (Needs(watts=6), "probably"), (Needs(watts=5.9), "unlikely"), (Needs(watts=4.7), "no"),
+        (Needs(watts=7.5), "yes"),
+        (Needs(watts=6), "probably"),
+        (Needs(watts=5.9), "unlikely"),
+        (Needs(watts=4.7), "no"),
         # At 50 frames/s 5.5 W.
-        (Needs(fps=50, watts=5.5), "probably"), (Needs(fps=80, ms=12.5), "yes"), (Needs(fps=80, ms=7.9), "no"),
+        (Needs(fps=50, watts=5.5), "probably"),
+        (Needs(fps=80, ms=12.5), "yes"),
+        (Needs(fps=80, ms=7.9), "no"),
     ],
-)  # fmt: skip
+)
 def test_needs_are_met_as_surely_as_the_spread_allows(needs: Needs, answer: str) -> None:
     offer = needs.nearest(worth(way("gpu", 100, 10, 10)), "int8")
     assert offer is not None
@@ -91,10 +103,14 @@ def test_a_guess_says_so_with_its_spread() -> None:
     ("needs", "budget_w", "watts", "answer"),
     [
         # 100 frames/s of 10 mJ are 1 W above 5 W idle.
-        (Needs(), 6.1, 6.0, ""), (Needs(), 5.8, 5.8, ""), (Needs(watts=5.8), 5.8, 5.8, "probably"),
-        (Needs(fps=75), 5.8, 5.75, "yes"), (Needs(fps=90), 5.8, 5.8, "unlikely"), (Needs(fps=90), None, 5.9, "probably"),
+        (Needs(), 6.1, 6.0, ""),
+        (Needs(), 5.8, 5.8, ""),
+        (Needs(watts=5.8), 5.8, 5.8, "probably"),
+        (Needs(fps=75), 5.8, 5.75, "yes"),
+        (Needs(fps=90), 5.8, 5.8, "unlikely"),
+        (Needs(fps=90), None, 5.9, "probably"),
     ],
-)  # fmt: skip
+)
 def test_a_board_takes_no_more_than_its_power_mode_allows(
     needs: Needs, budget_w: Optional[float], watts: float, answer: str
 ) -> None:
@@ -113,9 +129,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return save(onnx_model([node("Relu", "x", "y")]), tmp_path_factory.mktemp("needs") / "relu.onnx")
 
 
-def test_every_form_names_the_boards_that_meet_the_needs(
-    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_form_names_the_boards_that_meet_the_needs(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     files = {form: tmp_path / f"t.{form}" for form in ("txt", "json", "md", "csv", "html")}
     outputs = [part for file in files.values() for part in ("-o", str(file))]
     words = ["check", str(model), "--compare", BOARDS, "--need-ms", "1000", "--max-w", "6"]
@@ -172,10 +186,7 @@ def test_a_model_that_does_not_build_meets_nothing_and_one_that_is_not_costed_is
     from edgedla.reports.table import Cell
 
     report = edgedla.check(model, target="orin-nx-16gb")
-    cells: Dict[str, Optional[Cell]] = {
-        "unknown": Cell(report),
-        "no": Cell(None, ModelRefused("an operator")),
-    }
+    cells: Dict[str, Optional[Cell]] = {"unknown": Cell(report), "no": Cell(None, ModelRefused("an operator"))}
     for answer, cell in cells.items():
         assert cell is not None
         assert cell.meets(Needs(fps=1)) == answer

@@ -65,12 +65,8 @@ def test_the_next_command_has_the_same_platform(target: str, jetpack: Optional[s
     assert len(given) == 1 or (jetpack, trt) != (None, None), "the default needs no option"
 
 
-@pytest.mark.parametrize(
-    ("times_the_fps", "after", "verb"), [(0.5, 90.0, "build"), (0.5, 0.5, "fix"), (2.0, 90.0, "fix")]
-)
-def test_the_next_command_is_not_fix_if_the_gpu_alone_stays_faster(
-    times_the_fps: float, after: float, verb: str
-) -> None:
+@pytest.mark.parametrize(("times_the_fps", "after", "verb"), [(0.5, 90.0, "build"), (0.5, 0.5, "fix"), (2.0, 90.0, "fix")])
+def test_the_next_command_is_not_fix_if_the_gpu_alone_stays_faster(times_the_fps: float, after: float, verb: str) -> None:
     """With the changes too one frame takes longer, and all engines bring no more frames."""
     nodes = [node("Relu", "x", "a"), node("ReduceMean", "a", "y", axes=[2, 3], keepdims=1)]
     model = onnx_model(nodes, {"x": [1, 8, 32, 32]}, {"y": [1, 8, 1, 1]})
@@ -102,8 +98,10 @@ REFUSED = onnx_model([node("Relu", "x", "r"), node("Erf", "r", "y")], {"x": [1, 
 #: Enough work for the DLA that a placement gains.
 HEAVY = onnx_model(
     [node("Conv", "x w", "a", pads=[1] * 4), node("Erf", "a", "b"), node("Conv", "b w", "y", pads=[1] * 4)],
-    {"x": [1, 256, 128, 128]}, {"y": [1, 256, 128, 128]}, [ones("w", 256, 256, 3, 3)],
-)  # fmt: skip
+    {"x": [1, 256, 128, 128]},
+    {"y": [1, 256, 128, 128]},
+    [ones("w", 256, 256, 3, 3)],
+)
 
 
 @pytest.mark.parametrize("slower_gpu", [1.0, 1000.0])
@@ -119,9 +117,7 @@ def test_a_promise_says_what_it_is_measured_against(slower_gpu: float) -> None:
     fast = replace(placed, name="throughput", period=placed.period.scaled(0.01))
     ways = tuple({"gpu": slow, "throughput": fast}.get(w.name, w) for w in worth.ways)
     command, whose = "edgedla place m.onnx", "the GPU alone" if slower_gpu == 1.0 else "TensorRT's placement"
-    assert f"more frames/s than {whose} (predicted)" in promise(
-        replace(report, worth=replace(worth, ways=ways)), command
-    )
+    assert f"more frames/s than {whose} (predicted)" in promise(replace(report, worth=replace(worth, ways=ways)), command)
 
 
 @pytest.mark.parametrize(("mode", "build"), [("strict", "--reformat-free"), ("standalone", "--mode standalone")])
@@ -303,10 +299,7 @@ def test_an_unknown_operator_is_reported_as_a_plugin() -> None:
     model.graph.value_info.append(outputs[0])
     (group,) = by_remedy(edgedla.check(model, target="orin"))
     assert group.remedy == ""
-    assert (
-        "'DeformPlugin': TensorRT takes it where a plugin of that name is loaded, which runs on the GPU"
-        in group.message
-    )
+    assert "'DeformPlugin': TensorRT takes it where a plugin of that name is loaded, which runs on the GPU" in group.message
 
 
 def test_a_final_identity_suggests_removing_it() -> None:
@@ -319,23 +312,44 @@ def test_a_final_identity_suggests_removing_it() -> None:
 
 
 #: Options of `check` that say how its answer is shown or judged, which is another command's own affair.
-SHOWN = {"on_device", *DECIDING, *NEEDS,
-    "compare", "output_format", "output", "everything", "quiet", "cost", "with_fixes", "fail_on", "max_memory", "help",
-}  # fmt: skip
+SHOWN = {
+    "on_device",
+    *DECIDING,
+    *NEEDS,
+    "compare",
+    "output_format",
+    "output",
+    "everything",
+    "quiet",
+    "cost",
+    "with_fixes",
+    "fail_on",
+    "max_memory",
+    "help",
+}
 #: A value of each other one. `mode` has its own tests: `build` and `fix` spell it otherwise, `place` has none.
 VALUES = {
-    "target": ["--target", "orin-nx-16gb"], "jetpack": ["--jetpack", "6.0"], "trt": ["--trt", "10.7.0"],
-    "precision": ["--precision", "int8"], "shapes": ["--shapes", "x:2x8x64x64"], "batch": ["--batch", "3"],
-    "power_mode": ["--power-mode", "30W"], "clocks_locked": ["--clocks", "locked"], "profile": ["--profile", "times.json"],
-    "input_formats": ["--input-formats", "fp16:dla_linear"], "output_formats": ["--output-formats", "fp16:dla_linear"],
+    "target": ["--target", "orin-nx-16gb"],
+    "jetpack": ["--jetpack", "6.0"],
+    "trt": ["--trt", "10.7.0"],
+    "precision": ["--precision", "int8"],
+    "shapes": ["--shapes", "x:2x8x64x64"],
+    "batch": ["--batch", "3"],
+    "power_mode": ["--power-mode", "30W"],
+    "clocks_locked": ["--clocks", "locked"],
+    "profile": ["--profile", "times.json"],
+    "input_formats": ["--input-formats", "fp16:dla_linear"],
+    "output_formats": ["--output-formats", "fp16:dla_linear"],
     "layer_info": ["--profile", "times.json", "--layer-info", "layers.json"],
-}  # fmt: skip
+}
 SIZES = ("N", 8, 64, 64)
 PLAIN = onnx_model([node("Relu", "x", "y")], {"x": SIZES}, {"y": SIZES})
 WIDE = onnx_model(
     [node("Conv", "x w", "a", pads=[1] * 4), node("Erf", "a", "b"), node("Conv", "b v", "y", pads=[1] * 4)],
-    {"x": ("N", 8, 64, 64)}, {"y": ("N", 256, 64, 64)}, [ones("w", 256, 8, 3, 3), ones("v", 256, 256, 3, 3)],
-)  # fmt: skip
+    {"x": ("N", 8, 64, 64)},
+    {"y": ("N", 256, 64, 64)},
+    [ones("w", 256, 8, 3, 3), ones("v", 256, 256, 3, 3)],
+)
 ODD = onnx_model([node("HardSwish", "x", "y")], {"x": SIZES}, {"y": SIZES}, opset=14)
 
 
@@ -386,9 +400,7 @@ def test_the_next_command_repeats_every_option_that_affects_the_answer(
 
 
 @pytest.mark.parametrize(("gains", "verb"), [(0.5, "fix"), (0.99, None)])
-def test_above_a_limit_fix_is_not_tried_and_suggested_only_for_what_the_changes_gain(
-    gains: float, verb: Optional[str]
-) -> None:
+def test_above_a_limit_fix_is_not_tried_and_suggested_only_for_what_the_changes_gain(gains: float, verb: Optional[str]) -> None:
     nodes = [node("Relu", "x", "a"), node("ReduceMean", "a", "y", axes=[2, 3], keepdims=1)]
     model = onnx_model(nodes, {"x": [1, 8, 32, 32]}, {"y": [1, 8, 1, 1]})
     report = edgedla.check(model, target="orin", precision="int8", cost=True)
@@ -407,9 +419,7 @@ def test_what_fix_can_make_is_no_work_by_hand() -> None:
     """Changes with a rewrite that gains nothing were told as changes that are made by hand."""
     report = edgedla.check(ODD, target="orin", batch=1)
     assert report.ranking
-    no_gain = replace(
-        report, fix_gain=FixGain(False, None, None, frozenset({"hard-sigmoid-into-conv", "hard-sigmoid"}))
-    )
+    no_gain = replace(report, fix_gain=FixGain(False, None, None, frozenset({"hard-sigmoid-into-conv", "hard-sigmoid"})))
     assert "`edgedla fix` knows such changes (hard-sigmoid-into-conv, hard-sigmoid)" in by_fix(no_gain)
     assert "predicts no gain" in by_fix(no_gain)
     unknown = tuple(replace(change, fixes=("smaller-batch",)) for change in report.ranking)
@@ -432,9 +442,7 @@ def test_time_of_the_gpu_alone_is_proposed_where_it_is_all_that_is_gained() -> N
     model = onnx_model(nodes, {"x": (1, 64, 56, 56)}, {"y": (1, 64, 56, 56)}, [ones("w", 64, 64, 3, 3)], opset=17)
     platform = platform_for("agx-orin-64gb", jetpack="7.2.2")
     data = model.SerializeToString()
-    report = with_cost(
-        edgedla.check(data, target="agx-orin-64gb", jetpack="7.2.2"), load_onnx(as_built(data, platform))
-    )
+    report = with_cost(edgedla.check(data, target="agx-orin-64gb", jetpack="7.2.2"), load_onnx(as_built(data, platform)))
     command = next_command(report, "m.onnx")
     assert command == "edgedla place m.onnx --target agx-orin-64gb --jetpack 7.2.2 --objective gpu-time"
     assert nothing_to_do(report) == ""
@@ -444,11 +452,7 @@ def test_time_of_the_gpu_alone_is_proposed_where_it_is_all_that_is_gained() -> N
 
 def test_time_of_the_gpu_within_the_spread_is_no_reason_for_a_command() -> None:
     """A softmax of a whole picture takes 118 ms on the DLA, and the GPU is free "probably"."""
-    nodes = [
-        node("Conv", "x w", "a", pads=[1] * 4),
-        node("Softmax", "a", "b", axis=1),
-        node("Conv", "b v", "y", pads=[1] * 4),
-    ]
+    nodes = [node("Conv", "x w", "a", pads=[1] * 4), node("Softmax", "a", "b", axis=1), node("Conv", "b v", "y", pads=[1] * 4)]
     weights = [ones("w", 64, 3, 3, 3), ones("v", 64, 64, 3, 3)]
     model = onnx_model(nodes, {"x": (1, 3, 256, 256)}, {"y": (1, 64, 256, 256)}, weights, opset=17)
     report = edgedla.check(model, target="orin-nx-16gb", precision="int8", cost=True)

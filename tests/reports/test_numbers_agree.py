@@ -115,9 +115,7 @@ def test_place_and_predict_count_the_layers_of_a_loadable_alike() -> None:
 def test_a_slowdown_that_rounds_to_0_percent_is_not_noted(monkeypatch: pytest.MonkeyPatch) -> None:
     def notes(gpu: float) -> str:
         factors = {"GPU": gpu, "DLA0": 1.001}
-        monkeypatch.setattr(
-            Problem, "factor", lambda self, engines, device: factors[device] if len(engines) > 1 else 1.0
-        )
+        monkeypatch.setattr(Problem, "factor", lambda self, engines, device: factors[device] if len(engines) > 1 else 1.0)
         placed = place(MODEL, **PLATFORM, pins="a:DLA0,c:GPU", devices=("GPU", "DLA0"))
         return "\n".join(placed.notes)
 

@@ -71,9 +71,17 @@ def test_the_page_of_a_pareto_front_has_valid_links() -> None:
 def row(model: str, layers_gpu: int, status: str = "ok") -> dict:
     values = dict.fromkeys(COLUMNS)
     values.update(
-        key=model, model=model, sha256=model, platform="orin-nx-16gb", precision="fp16", status=status, reason="why it ended",
-        layers_dla=5, layers_gpu=layers_gpu, share_macs_dla=1.0,
-    )  # fmt: skip
+        key=model,
+        model=model,
+        sha256=model,
+        platform="orin-nx-16gb",
+        precision="fp16",
+        status=status,
+        reason="why it ended",
+        layers_dla=5,
+        layers_gpu=layers_gpu,
+        share_macs_dla=1.0,
+    )
     return values
 
 

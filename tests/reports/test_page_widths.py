@@ -49,16 +49,36 @@ async function measure(page, width) {
 def live_page() -> bytes:
     """The page of `run --view` with one camera and one model."""
     source = {
-        "name": LONG, "key": LONG, "word": "live", "level": "ok", "rate": 1.0, "of": None, "analysed": 1.0, "age_ms": None,
-        "dropped": 0, "captured": 0, "reconnects": 0, "silent_s": None, "objects": None, "why": "",
-    }  # fmt: skip
-    return page({
-        "title": "p.yaml", "up_s": 1.0, "time": "1", "simulated": True, "sources": [source],
-        "stages": [], "load": [{"name": f"{LONG} on DLA0", "share": 0.5}], "gauges": [],
-        "models": [{"name": LONG, "rate": 1.0, "results": 1}],
-        "health": {"level": "ok", "word": "All live", "tell": f"{LONG} is live."},
-        "warnings": [{"time": "1", "level": "warn", "text": f"http://{LONG}.{LONG}/{LONG}: no more frames"}],
-    })  # fmt: skip
+        "name": LONG,
+        "key": LONG,
+        "word": "live",
+        "level": "ok",
+        "rate": 1.0,
+        "of": None,
+        "analysed": 1.0,
+        "age_ms": None,
+        "dropped": 0,
+        "captured": 0,
+        "reconnects": 0,
+        "silent_s": None,
+        "objects": None,
+        "why": "",
+    }
+    return page(
+        {
+            "title": "p.yaml",
+            "up_s": 1.0,
+            "time": "1",
+            "simulated": True,
+            "sources": [source],
+            "stages": [],
+            "load": [{"name": f"{LONG} on DLA0", "share": 0.5}],
+            "gauges": [],
+            "models": [{"name": LONG, "rate": 1.0, "results": 1}],
+            "health": {"level": "ok", "word": "All live", "tell": f"{LONG} is live."},
+            "warnings": [{"time": "1", "level": "warn", "text": f"http://{LONG}.{LONG}/{LONG}: no more frames"}],
+        }
+    )
 
 
 @pytest.mark.skipif(not CHROMIUM, reason="no chromium on this machine")
@@ -80,15 +100,17 @@ def test_pages_with_long_names_fit_the_window(tmp_path: Path, monkeypatch: pytes
     (tmp_path / "style.css").write_bytes(SHEET.read_bytes() + LIVE_SHEET.read_bytes())
     (tmp_path / "measure.html").write_text(MEASURE.replace("PAGES", str([*pages, "live.html"])), encoding="utf-8")
     flags = [
-        "--headless", "--no-sandbox", "--disable-gpu", "--allow-file-access-from-files", "--disable-web-security",
-        f"--user-data-dir={tmp_path}/profile", "--virtual-time-budget=30000", "--dump-dom",
-    ]  # fmt: skip
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--allow-file-access-from-files",
+        "--disable-web-security",
+        f"--user-data-dir={tmp_path}/profile",
+        "--virtual-time-budget=30000",
+        "--dump-dom",
+    ]
     done = subprocess.run(
-        [CHROMIUM, *flags, (tmp_path / "measure.html").as_uri()],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=True,
+        [CHROMIUM, *flags, (tmp_path / "measure.html").as_uri()], capture_output=True, text=True, timeout=120, check=True
     )
     measured = re.search(r"<pre>measured ([^<]*)</pre>", done.stdout)
     assert measured is not None, done.stdout[-500:]

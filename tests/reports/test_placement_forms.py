@@ -42,13 +42,7 @@ from tests.models import node, ones, onnx_model, save
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "00_shapes_detector" / "shapes_detector.onnx"
 COST = Cost(100.0, 2.0, "fitted", 0.1, 0.2)
-PLATFORM = {
-    "target": "agx-orin-64gb",
-    "title": "Jetson AGX Orin 64GB",
-    "trt": "10.3.0",
-    "jetpack": "6.2",
-    "has_dla": True,
-}
+PLATFORM = {"target": "agx-orin-64gb", "title": "Jetson AGX Orin 64GB", "trt": "10.3.0", "jetpack": "6.2", "has_dla": True}
 
 
 def placement(name: str = "net", bars: int = 2) -> Placement:
@@ -57,9 +51,24 @@ def placement(name: str = "net", bars: int = 2) -> Placement:
     figures = Figures(COST, COST, COST, None, {"GPU": COST, "DLA0": Cost()}, {"DLA0": 0})
     drawn = (TimelineBar("GPU", 0, 0, 0.0, 50.0, 0, (0,)), TimelineBar("DLA0", 0, 1, 50.0, 100.0, 0, ()))[:bars]
     return Placement(
-        PLATFORM, "int8", "MAXN", "rules", {}, "latency", None, ("GPU", "DLA0"), {}, False, (model,), figures, (), (),
-        Timeline("frame", 100.0, drawn), Proof("highs", 100.0, 100.0, 0.0, True, False), ("a note",),
-    )  # fmt: skip
+        PLATFORM,
+        "int8",
+        "MAXN",
+        "rules",
+        {},
+        "latency",
+        None,
+        ("GPU", "DLA0"),
+        {},
+        False,
+        (model,),
+        figures,
+        (),
+        (),
+        Timeline("frame", 100.0, drawn),
+        Proof("highs", 100.0, 100.0, 0.0, True, False),
+        ("a note",),
+    )
 
 
 def test_the_text_timeline_shows_busy_intervals_of_each_device() -> None:
@@ -145,9 +154,7 @@ def test_a_period_of_other_numbers_of_frames_states_the_frames_per_second_of_eac
     assert "latency us periods/s makespan" in text
     page = replace(placement(), models=tuple(replace(m, rate=2.0) for m in placement().models))
     assert "Periods/s" in render_placement(page, "html")
-    assert "time between frames of each model: 100 us (10000 frames/s)" in " ".join(
-        render_placement(alike, "text").split()
-    )
+    assert "time between frames of each model: 100 us (10000 frames/s)" in " ".join(render_placement(alike, "text").split())
     one = replace(found, in_flight="one")
     assert "and 1 of tv_resnet18, one of each in flight: 100 us" in " ".join(render_placement(one, "text").split())
 
@@ -172,9 +179,7 @@ def test_a_time_below_a_tenth_of_a_millisecond_is_in_microseconds_on_the_whole_s
     tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
     small = [node("Conv", "x w", "y", "conv")]
-    path = save(
-        onnx_model(small, {"x": (1, 8, 16, 16)}, {"y": (1, 8, 14, 14)}, [ones("w", 8, 8, 3, 3)]), tmp_path / "m.onnx"
-    )
+    path = save(onnx_model(small, {"x": (1, 8, 16, 16)}, {"y": (1, 8, 14, 14)}, [ones("w", 8, 8, 3, 3)]), tmp_path / "m.onnx")
     assert exit_code_of(["check", str(path), "--target", "orin-nx-16gb"]) == 0
     text = " ".join(capsys.readouterr().out.split())
     alone = re.search(r"[-?=+] time [\d.]+ ms ([\d.]+) µs", text)
@@ -187,15 +192,7 @@ def test_an_unknown_form_is_refused() -> None:
         render_placement(placement(), "pdf")
 
 
-NAMES = (
-    "timm_mobilenetv3_large_100",
-    "tv_resnet18",
-    "yolo_yolov5s",
-    "tv_densenet121",
-    "timm_gernet_s",
-    "tv_vgg16",
-    "crnn",
-)
+NAMES = ("timm_mobilenetv3_large_100", "tv_resnet18", "yolo_yolov5s", "tv_densenet121", "timm_gernet_s", "tv_vgg16", "crnn")
 
 
 def of_several(count: int, us: float) -> Placement:

@@ -121,10 +121,7 @@ def test_fix_begins_with_the_figures_of_a_check(asked: Any) -> None:
 
     file, target, precision, worth, report = asked
     before = fix(file, target=target, precision=precision, prove=False).before
-    assert (before.latency_us, before.gpu_us) == (
-        worth.way("tensorrt").cost.latency_us,
-        worth.way("gpu").cost.latency_us,
-    )
+    assert (before.latency_us, before.gpu_us) == (worth.way("tensorrt").cost.latency_us, worth.way("gpu").cost.latency_us)
     assert (before.layers_dla, before.loadables) == (report.totals.layers_dla, report.totals.regions)
 
 

@@ -79,6 +79,4 @@ def test_the_answer_of_fix_ends_with_its_gain_however_long_it_is(tmp_path: Path)
     subprocess.run([sys.executable, str(ROOT / "examples/01_check_a_model/make_model.py"), str(street)], check=True)
     line = repr(edgedla.fix(street, **PLACE, prove=False))
     assert "\n" not in line
-    assert re.search(
-        r"latency per frame [0-9.]+ times better \(predicted\); now .* on the GPU alone \([0-9.]+ ms\)$", line
-    )
+    assert re.search(r"latency per frame [0-9.]+ times better \(predicted\); now .* on the GPU alone \([0-9.]+ ms\)$", line)

@@ -12,9 +12,15 @@ def stage(counted=3, recent=True, **changes):
     known = {"p50_ms": 2.0, "p99_ms": 2.5} if counted and recent else {}
     times = {**Latency().to_dict(), "count": counted, **known}
     return {
-        "stage": 1, "device": "DLA1", "simulated": False, "shares_device": False, "core_proved": None,
-        "inference": times, "hands_over": {"t": "device"}, **changes,
-    }  # fmt: skip
+        "stage": 1,
+        "device": "DLA1",
+        "simulated": False,
+        "shares_device": False,
+        "core_proved": None,
+        "inference": times,
+        "hands_over": {"t": "device"},
+        **changes,
+    }
 
 
 @pytest.mark.parametrize(
@@ -29,10 +35,7 @@ def stage(counted=3, recent=True, **changes):
             "stage 1 DLA1: p50 2.00 ms  p99 2.50 ms  (copied through host memory: u, v)",
         ),
         ({"hands_over": {"u": "host"}, "simulated": True}, "stage 1 DLA1: p50 2.00 ms  p99 2.50 ms"),
-        (
-            {"core_proved": False},
-            "stage 1 DLA1: p50 2.00 ms  p99 2.50 ms  (the kernel's counters saw no work on this core)",
-        ),
+        ({"core_proved": False}, "stage 1 DLA1: p50 2.00 ms  p99 2.50 ms  (the kernel's counters saw no work on this core)"),
     ],
 )
 def test_each_stage_is_one_line(changes, line):

@@ -18,8 +18,11 @@ BEFORE = Standing(10, 2, 2, 0.9, {"softmax": "SOFT001", "mean": "RED001"}, None,
     ("after", "worse", "better"),
     [
         ({}, (), ()),
-        ({"layers_gpu": 3, "off_dla": {"softmax": "SOFT001", "mean": "RED001", "add": "ELT003"}},
-         ("1 more layer runs off the DLA: add (ELT003, head (net.py:7))",), ()),
+        (
+            {"layers_gpu": 3, "off_dla": {"softmax": "SOFT001", "mean": "RED001", "add": "ELT003"}},
+            ("1 more layer runs off the DLA: add (ELT003, head (net.py:7))",),
+            (),
+        ),
         ({"layers_gpu": 1}, (), ("1 fewer layer off the DLA",)),
         # An exporter's new names change nothing that matters.
         ({"off_dla": {"softmax_1": "SOFT001", "mean_1": "RED001"}}, (), ()),
@@ -35,16 +38,23 @@ BEFORE = Standing(10, 2, 2, 0.9, {"softmax": "SOFT001", "mean": "RED001"}, None,
         ({"latency_us": None}, (), ()),
         ({"refused": "no Einsum"}, ("TensorRT's parser refuses the model: no Einsum",), ()),
     ],
-)  # fmt: skip
+)
 def test_each_difference_is_worse_better_or_nothing(after: Any, worse: Any, better: Any) -> None:
     assert change(BEFORE, BEFORE._replace(**after), {"add": "head (net.py:7)"}) == (worse, better)
 
 
 @pytest.mark.parametrize(
     ("before", "after", "worse", "better"),
-    [(True, False, 1, 0), (True, None, 1, 0), (None, False, 1, 0), (False, True, 0, 1), (None, True, 0, 1),
-     (False, None, 0, 0), (False, False, 0, 0)],
-)  # fmt: skip
+    [
+        (True, False, 1, 0),
+        (True, None, 1, 0),
+        (None, False, 1, 0),
+        (False, True, 0, 1),
+        (None, True, 0, 1),
+        (False, None, 0, 0),
+        (False, False, 0, 0),
+    ],
+)
 def test_a_strict_build_that_no_longer_passes_is_worse(before: Any, after: Any, worse: int, better: int) -> None:
     told = change(BEFORE._replace(passes=before), BEFORE._replace(passes=after))
     assert (len(told.worse), len(told.better)) == (worse, better)
@@ -76,9 +86,7 @@ def test_a_baseline_comes_back_as_it_was_written(tmp_path, make_report: Callable
     assert lines(held, [new], "rules1")[0].startswith("new: ")
 
 
-def test_a_worse_answer_under_other_rules_says_that_the_rules_changed(
-    tmp_path, make_report: Callable[..., CheckReport]
-) -> None:
+def test_a_worse_answer_under_other_rules_says_that_the_rules_changed(tmp_path, make_report: Callable[..., CheckReport]) -> None:
     report, model = make_report(), str(tmp_path / "net.onnx")
     held = Baseline(str(tmp_path / "b.json"), {}, "old")
     held.put(model, place_of(report), standing_of(report)._replace(layers_gpu=0, off_dla={}))

@@ -12,10 +12,15 @@ from edgedla.rules.messages import explain_line
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("[W] [TRT] DLA LAYER: Batch size (combined volume except for CHW dimensions) 128 for layer EltWise multiplication in "
-         "likelihood calculation exceeds max batch size allowed of 32.", "MSG113"),
-        ("[E] [TRT] Default DLA is enabled but layer 283 copy is not supported on DLA and falling back to GPU is not enabled.",
-         "MSG101"),
+        (
+            "[W] [TRT] DLA LAYER: Batch size (combined volume except for CHW dimensions) 128 for layer EltWise multiplication in "
+            "likelihood calculation exceeds max batch size allowed of 32.",
+            "MSG113",
+        ),
+        (
+            "[E] [TRT] Default DLA is enabled but layer 283 copy is not supported on DLA and falling back to GPU is not enabled.",
+            "MSG101",
+        ),
         ("[W] [TRT] Default DLA is enabled but layer prob0 is not supported on DLA, falling back to GPU.", "MSG104"),
         ("prob input reformatter 0", "MSG407"),
         ("{a,b} output to be reformatted 1 finish", "MSG407"),
@@ -24,7 +29,7 @@ from edgedla.rules.messages import explain_line
         ("&lt;x&gt; [W] DLA Layer &quot;a&quot; does not support dynamic shapes in any dimension", "MSG114"),
         ("frigate  | [02/14/2025-10:33:45] [TRT] [W] 066_maxpool: DLA only supports windows in the range of [1-8].", "MSG123"),
     ],
-)  # fmt: skip
+)
 def test_log_lines_are_explained_by_their_message(line: str, message: str) -> None:
     answer = explain_line(line)
     assert answer is not None

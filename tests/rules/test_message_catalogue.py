@@ -78,12 +78,7 @@ def test_a_log_is_grouped_by_message_and_unknown_lines_about_the_dla_are_named()
 
 @pytest.mark.parametrize(
     "line",
-    [
-        "Assertion dlaCore < count failed.",
-        "libnvdla_other.so is old",
-        "cudlaSubmitTask failed",
-        "NvMediaDlaPing returned 3",
-    ],
+    ["Assertion dlaCore < count failed.", "libnvdla_other.so is old", "cudlaSubmitTask failed", "NvMediaDlaPing returned 3"],
 )
 def test_a_line_that_names_the_dlas_code_is_about_the_dla(line: str) -> None:
     assert explain_log([line]) == ((), ((1, line),))
@@ -146,7 +141,7 @@ def test_every_literal_message_of_the_recorded_layers_is_explained(shared: Path)
         ("[eglUtils.cpp::setup::33] Error Code 2: Internal Error (Assertion X failed.)", "MSG335"),
         ("07-25-2026 09:08:28 RAM 20642/62817MB GR3D_FREQ 12%@[1300,1300] NVDLA0_FREQ @1408 NVDLA1 off", "MSG420"),
     ],
-)  # fmt: skip
+)
 def test_siblings_of_known_lines_are_explained(line: str, message: str) -> None:
     found = explain_line(line)
     assert found is not None

@@ -76,9 +76,7 @@ def test_convolution_banks_at_their_boundaries(
         ((8, 4), (1, 1), {"N111"}),
     ],
 )
-def test_broadcast_forms_of_an_operand_are_recognised(
-    large: Tuple[int, ...], small: Tuple[int, ...], forms: set
-) -> None:
+def test_broadcast_forms_of_an_operand_are_recognised(large: Tuple[int, ...], small: Tuple[int, ...], forms: set) -> None:
     for a, b in ((large, small), (small, large)):
         kind = Elementwise(a_dims=a, b_dims=b)
         assert {f for f in ("N111", "NC11") if operand_dims_fit(kind, 2, [f]) is None} == forms
@@ -95,9 +93,7 @@ def test_broadcast_forms_of_an_operand_are_recognised(
         ("11.4.1", "FLOAT", "int8", 2),
     ],
 )
-def test_element_bytes_follow_the_tensor_type_from_tensorrt_11_on(
-    trt: str, dtype: str, precision: str, expected: int
-) -> None:
+def test_element_bytes_follow_the_tensor_type_from_tensorrt_11_on(trt: str, dtype: str, precision: str, expected: int) -> None:
     platform = platform_for("agx-orin-64gb", trt=trt)
     assert element_bytes_of(Convolution(in_dtype=dtype), platform, precision) == expected
 

@@ -21,9 +21,7 @@ from tests.models import node, onnx_model
 
 def test_fixes_md_is_up_to_date():
     path = rules_dir() / "FIXES.md"
-    assert (
-        path.read_text(encoding="utf-8") == fixes_markdown()
-    ), "run: edgedla fix --list --format markdown > rules/FIXES.md"
+    assert path.read_text(encoding="utf-8") == fixes_markdown(), "run: edgedla fix --list --format markdown > rules/FIXES.md"
 
 
 def test_rules_named_by_a_rewrite_exist_and_name_its_remedy():
@@ -34,16 +32,11 @@ def test_rules_named_by_a_rewrite_exist_and_name_its_remedy():
         for rule in re.findall(r"\b[A-Z]{3,4}[0-9]{3}\b", entry.helps):
             named = {r for fix in rules[rule].fixes for r in remedies()[fix].rewrites} if rule in rules else set()
             astray += [] if entry.id in named else [f"{entry.id} helps {rule}"]
-    assert (
-        astray == []
-    ), "no such rule, or none of its remedies lists the rewrite: add it to `rewrites` of one (rules/fixes.yaml)"
+    assert astray == [], "no such rule, or none of its remedies lists the rewrite: add it to `rewrites` of one (rules/fixes.yaml)"
 
 
 def test_a_remedy_id_expands_to_its_rewrites():
-    assert rewrites_named(["average-pool", "int32-slice"], "--only") == (
-        *remedies()["average-pool"].rewrites,
-        "int32-slice",
-    )
+    assert rewrites_named(["average-pool", "int32-slice"], "--only") == (*remedies()["average-pool"].rewrites, "int32-slice")
 
 
 def test_unknown_names_are_refused_with_the_nearest():
@@ -84,7 +77,11 @@ def _conv(dilation: int) -> object:
         (node("HardSigmoid", "x", "y"), "ACT001", ("clip-for-hard-sigmoid",)),
         (node("Elu", "x", "y"), "ACT001", ("relu-family",)),
         (node("Erf", "x", "y"), "UNRY002", ("sigmoid-for-gelu", "end-early")),
-        (node("AveragePool", "x", "y", kernel_shape=[17, 17], pads=[8] * 4, count_include_pad=1), "POOL004", ("average-by-convolution",)),
+        (
+            node("AveragePool", "x", "y", kernel_shape=[17, 17], pads=[8] * 4, count_include_pad=1),
+            "POOL004",
+            ("average-by-convolution",),
+        ),
         (node("AveragePool", "x", "y", kernel_shape=[9, 9]), "POOL003", ("average-by-convolution",)),
         (node("MaxPool", "x", "y", kernel_shape=[9, 9]), "POOL003", ("chain-pooling",)),
         (_conv(4), "CONV005", ("board-decides",)),
@@ -93,7 +90,7 @@ def _conv(dilation: int) -> object:
         (node("Neg", "x", "y"), "UNRY002", ("reconstruct", "end-early")),
         (node("Exp", "x", "y"), "UNRY002", ("end-early",)),
     ],
-)  # fmt: skip
+)
 def test_a_remedy_is_one_that_helps_this_layer(operator: object, rule: str, fixes: Tuple[str, ...]) -> None:
     """Padding that equals a dilation cannot be lowered, and what `edgedla fix` writes exactly needs no other function."""
     weights = {"w": np.ones((4, 8, 3, 3), np.float32)}

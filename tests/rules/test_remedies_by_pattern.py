@@ -26,9 +26,7 @@ def model(nodes: Sequence[Any], constants: Sequence[Any] = (), inputs: Sequence[
 
 def padded(mode: str, *behind: Any) -> Any:
     pads = constant("pads", np.array([0, 0, 1, 1, 0, 0, 1, 1]))
-    return model(
-        [node("Relu", "x", "r"), node("Pad", "r pads", "p", mode=mode), *behind], [pads, ones("w", 16, 16, 3, 3)]
-    )
+    return model([node("Relu", "x", "r"), node("Pad", "r pads", "p", mode=mode), *behind], [pads, ones("w", 16, 16, 3, 3)])
 
 
 def gate(*dims: int, op: str = "Mul") -> Any:
@@ -39,9 +37,7 @@ CONV = node("Conv", "p w", "y")
 RELU = node("Relu", "p", "y")
 SHARED = model([node("Mul", "x c", "a"), node("Mul", "a c", "y")], [ones("c", 1, 16, 1, 1)])
 TWO = model([node("GlobalAveragePool", "x", "g"), node("Sigmoid", "g", "s"), node("Mul", "x s", "y")])
-REPEATED = model(
-    [node("Expand", "g shape", "y")], [constant("shape", np.array([1, 16, 8, 8]))], ("g",), dims=(1, 16, 1, 1)
-)
+REPEATED = model([node("Expand", "g shape", "y")], [constant("shape", np.array([1, 16, 8, 8]))], ("g",), dims=(1, 16, 1, 1))
 FIRST = model([node("Pad", "x pads", "y", mode="reflect")], [constant("pads", np.array([0, 0, 1, 1, 0, 0, 1, 1]))])
 EVERY_SECOND = model(
     [node("Relu", "x", "r"), node("Slice", "r a b c d", "y")],
@@ -100,12 +96,8 @@ CASES: Tuple[Tuple[str, Any, str, str, Set[str]], ...] = (
 )
 
 
-@pytest.mark.parametrize(
-    ("what", "proto", "kind", "trt", "expected"), CASES, ids=[c[0].replace(" ", "_") for c in CASES]
-)
-def test_remedies_of_a_refused_layer_follow_its_pattern(
-    what: str, proto: Any, kind: str, trt: str, expected: Set[str]
-) -> None:
+@pytest.mark.parametrize(("what", "proto", "kind", "trt", "expected"), CASES, ids=[c[0].replace(" ", "_") for c in CASES])
+def test_remedies_of_a_refused_layer_follow_its_pattern(what: str, proto: Any, kind: str, trt: str, expected: Set[str]) -> None:
     platform = platform_for("agx-orin-64gb", trt=trt)
     graph = load_onnx(proto, trt=platform.release.trt)
     verdicts = load_rules().check(graph, platform, "fp16")
@@ -130,8 +122,6 @@ def test_every_remedy_is_explained_with_the_rules_that_name_it() -> None:
 def test_explain_takes_the_id_of_a_remedy() -> None:
     shown = CliRunner().invoke(explain, ["pad-in-layer"], standalone_mode=False)
     assert shown.output.startswith("pad-in-layer: Pad in the layer behind\n")
-    document = json.loads(
-        CliRunner().invoke(explain, ["average-pool", "--format", "json"], standalone_mode=False).output
-    )
+    document = json.loads(CliRunner().invoke(explain, ["average-pool", "--format", "json"], standalone_mode=False).output)
     (entry,) = document["remedies"]
     assert entry["rewrites"] == ["global-average-conv", "global-average-pool"]

@@ -31,9 +31,7 @@ def test_every_documented_fact_is_encoded_or_listed_with_a_reason():
     covered = {i for rule in RULES for i in rule.covers}
     excused = {i for i, _ in not_encoded()}
     known = set(fact_ids())
-    assert (
-        sorted(known - covered - excused) == []
-    ), "name them in the `covers` of a rule, or in not_encoded.yaml with a reason"
+    assert sorted(known - covered - excused) == [], "name them in the `covers` of a rule, or in not_encoded.yaml with a reason"
     assert sorted((covered | excused) - known) == [], "evidence/fact_ids.yaml has no fact of this id"
     assert sorted(covered & excused) == [], "listed as not encoded, and encoded"
     assert all(row.text("reason") and row.text("where") for _, row in not_encoded())
@@ -56,18 +54,14 @@ def test_every_source_exists():
     named += [(m.id, s) for m in modules().values() for s in m.sources]
     named += [(f"{m.id} {p.name}", s) for m in modules().values() for p in m.power_modes.values() for s in p.sources]
     table = releases()
-    named += [
-        ("releases.yaml", s) for rows in (table.tensorrt, table.jetpack, table.dla) for r in rows for s in r.sources
-    ]
+    named += [("releases.yaml", s) for rows in (table.tensorrt, table.jetpack, table.dla) for r in rows for s in r.sources]
     named += [(entry.id, s) for entry in rewrite_entries().values() for s in entry.sources]
     assert [f"{who}: {s}" for who, s in named if s not in sources()] == [], "add the source to rules/sources.yaml first"
 
 
 def test_every_remedy_exists():
     named = [(rule.id, fix) for rule in RULES for fix in rule.fixes]
-    assert [
-        f"{who}: {fix}" for who, fix in named if fix not in remedies()
-    ] == [], "add the remedy to rules/fixes.yaml first"
+    assert [f"{who}: {fix}" for who, fix in named if fix not in remedies()] == [], "add the remedy to rules/fixes.yaml first"
 
 
 def test_every_rejection_has_more_than_third_party_sources():

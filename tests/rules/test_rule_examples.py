@@ -37,9 +37,7 @@ def test_every_rule_has_an_example_on_each_side(rule: Rule):
 def test_every_case_has_an_example(rule: Rule):
     seen = {example.case.where for example in examples_of(rule)}
     untried = {case.where: str(case.scope) for case in rule.cases if case.where not in seen}
-    assert (
-        untried == {}
-    ), f"{rule.id}: add an example in the scope of each of these, with {{at: {{target: ..., trt: ...}}}}"
+    assert untried == {}, f"{rule.id}: add an example in the scope of each of these, with {{at: {{target: ..., trt: ...}}}}"
 
 
 def moved(parameters: Any) -> Iterator[Tuple[str, Any]]:
@@ -54,10 +52,7 @@ def moved(parameters: Any) -> Iterator[Tuple[str, Any]]:
             for i, entry in enumerate(value):
                 if isinstance(entry, (int, float)) and not isinstance(entry, bool):
                     for step in (1, -1):
-                        yield (
-                            f"{key}[{i}] moved by {step}",
-                            {**parameters, key: value[:i] + [entry + step] + value[i + 1 :]},
-                        )
+                        yield (f"{key}[{i}] moved by {step}", {**parameters, key: value[:i] + [entry + step] + value[i + 1 :]})
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda r: f"{r.id}-{r.name}")
@@ -67,9 +62,7 @@ def test_a_limit_moved_by_one_flips_an_example(rule: Rule):
         for what, parameters in moved(case.parameters):
             changed = replace(case, parameters=parameters)
             flips = [
-                e
-                for e in examples
-                if e.case is case and (rule.failure(e.kind, changed, e.element_bytes) is None) != e.passes
+                e for e in examples if e.case is case and (rule.failure(e.kind, changed, e.element_bytes) is None) != e.passes
             ]
             assert flips, f"{rule.id} ({case.scope}): nothing notices {what}: add an example that stands at the limit"
 

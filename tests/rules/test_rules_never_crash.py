@@ -14,12 +14,7 @@ from edgedla.rules.apply import findings_of, verdict_of
 from edgedla.targets import platform_for
 from tests.amounts import examples
 
-PLATFORMS = [
-    ("agx-orin-64gb", "10.3"),
-    ("agx-orin-64gb", "11.4.1"),
-    ("agx-xavier-32gb", "8.5.2"),
-    ("agx-xavier-32gb", "7.1"),
-]
+PLATFORMS = [("agx-orin-64gb", "10.3"), ("agx-orin-64gb", "11.4.1"), ("agx-xavier-32gb", "8.5.2"), ("agx-xavier-32gb", "7.1")]
 DIM = st.sampled_from([-1, 0, 1, 2, 3, 7, 32, 33, 64, 1024, 8192, 8193, 1 << 31])
 DIMS = st.lists(DIM, max_size=6).map(tuple)
 PAIR = st.tuples(DIM, DIM)
@@ -28,8 +23,7 @@ BY_TYPE = {
     "Tuple[int, ...]": DIMS,
     "Tuple[Tuple[int, ...], ...]": st.lists(DIMS, max_size=3).map(tuple),
     "Optional[Tuple[int, ...]]": st.none() | st.permutations([0, 1, 2, 3]).map(tuple),
-    "Optional[Tuple[float, ...]]": st.none()
-    | st.lists(st.sampled_from([0.0, 0.5, 1.0, 2.0, 5.0]), max_size=5).map(tuple),
+    "Optional[Tuple[float, ...]]": st.none() | st.lists(st.sampled_from([0.0, 0.5, 1.0, 2.0, 5.0]), max_size=5).map(tuple),
     "Tuple[str, ...]": st.lists(WORD, max_size=2).map(tuple),
     "int": DIM,
     "float": st.sampled_from([-1.0, 0.0, 0.5, 6.0, 128.0]),
@@ -50,9 +44,7 @@ def samples(layer_type):
 def test_rules_never_crash_on_any_layer(layer_type):
     rules = load_rules()
     actives = [
-        rules.active(layer_type, platform_for(t, trt=v), p, "fallback").rules
-        for t, v in PLATFORMS
-        for p in ("fp16", "int8")
+        rules.active(layer_type, platform_for(t, trt=v), p, "fallback").rules for t, v in PLATFORMS for p in ("fp16", "int8")
     ]
 
     @settings(max_examples=examples(60), deadline=None)

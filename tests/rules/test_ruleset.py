@@ -47,11 +47,7 @@ def test_a_prelu_on_old_releases_has_two_unknown_findings():
         LayerGraph(
             "g",
             (Layer(0, "PARAMETRIC_RELU", "L", "n", "", ("x", "s"), ("y",), {}),),
-            {
-                "x": Tensor("x", (1, 8, 4, 4)),
-                "s": Tensor("s", (1, 8, 1, 1), is_constant=True),
-                "y": Tensor("y", (1, 8, 4, 4)),
-            },
+            {"x": Tensor("x", (1, 8, 4, 4)), "s": Tensor("s", (1, 8, 1, 1), is_constant=True), "y": Tensor("y", (1, 8, 4, 4))},
             ("x",),
             ("y",),
         ),
@@ -105,13 +101,7 @@ def test_second_look_findings_are_separate_from_the_first_check():
 
 
 def test_all_findings_are_listed_rejections_first():
-    params = {
-        "nb_output_maps": 9000,
-        "kernel": [40, 40],
-        "stride": [9, 9],
-        "pre_padding": [40, 40],
-        "post_padding": [0, 0],
-    }
+    params = {"nb_output_maps": 9000, "kernel": [40, 40], "stride": [9, 9], "pre_padding": [40, 40], "post_padding": [0, 0]}
     verdict = verdict_of("CONVOLUTION", params, in_dims=(1, 8, 99, 99), out_dims=(1, 9000, 9, 9))
     rules = [f.rule for f in verdict.findings]
     assert {"CONV002", "CONV003", "CONV004", "CONV006", "CONV008"} <= set(rules)
@@ -201,9 +191,7 @@ def test_memory_pool_sizes_are_checked(pools, rules):
 
 def test_xavier_has_four_mib_of_sram_and_old_releases_no_pools():
     assert load_rules().check_pools({"sram": 4 << 20}, platform_for("xavier")) == ()
-    assert [f.rule for f in load_rules().check_pools({"sram": 1 << 20}, platform_for("xavier", trt="8.2"))] == [
-        "MEMP001"
-    ]
+    assert [f.rule for f in load_rules().check_pools({"sram": 1 << 20}, platform_for("xavier", trt="8.2"))] == ["MEMP001"]
 
 
 def test_an_unknown_pool_is_a_usage_error():

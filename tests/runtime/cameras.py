@@ -29,8 +29,7 @@ def scene(rate=15, width=320, height=240, then="", source="is-live=true pattern=
 
 CAMERAS = {
     "/plain": scene() + H264 % 30,
-    "/bframes": scene(25)
-    + "x264enc speed-preset=veryfast bframes=3 bitrate=400 key-int-max=50 ! rtph264pay name=pay0 pt=96 "
+    "/bframes": scene(25) + "x264enc speed-preset=veryfast bframes=3 bitrate=400 key-int-max=50 ! rtph264pay name=pay0 pt=96 "
     "config-interval=1",
     "/mjpeg": scene() + "jpegenc ! rtpjpegpay name=pay0 pt=26",
     "/one-a-second": scene(1) + H264 % 1,
@@ -82,11 +81,7 @@ def misbehave(factory, media, path):
         seconds, count[0] = time.monotonic() - began[0], count[0] + 1
         if path == "/jump":
             named.set_property("ts-offset", 3600 * Gst.SECOND if 4 < seconds < 8 else 0)
-        drops = {
-            "/late": seconds < 7,
-            "/freeze": 5 < seconds < 15,
-            "/uneven": (count[0] // 60) % 2 and count[0] % 10,
-        }.get(path)
+        drops = {"/late": seconds < 7, "/freeze": 5 < seconds < 15, "/uneven": (count[0] // 60) % 2 and count[0] % 10}.get(path)
         return Gst.PadProbeReturn.DROP if drops else Gst.PadProbeReturn.OK
 
     named.get_static_pad("src").add_probe(Gst.PadProbeType.BUFFER, probe)

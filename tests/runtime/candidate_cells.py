@@ -23,10 +23,5 @@ def cells_above(head, input_h, reg_max, classes, score):
                 e = [math.exp(b) for b in v[k * reg_max : (k + 1) * reg_max]]
                 sides.append(sum(i * b for i, b in enumerate(e)) / sum(e))
             left, top, right, bottom = sides
-            box = [
-                (x + 0.5 - left) * stride,
-                (y + 0.5 - top) * stride,
-                (x + 0.5 + right) * stride,
-                (y + 0.5 + bottom) * stride,
-            ]
+            box = [(x + 0.5 - left) * stride, (y + 0.5 - top) * stride, (x + 0.5 + right) * stride, (y + 0.5 + bottom) * stride]
             yield max(scores), scores.index(max(scores)), box, v[4 * reg_max + classes :], (x, y, stride)

@@ -93,9 +93,7 @@ class HostMemory:
         def free() -> None:
             self.freed += 1
 
-        return SimpleNamespace(
-            host=host, pointer=device.ctypes.data, upload=upload, download=download, free=free, array=array
-        )
+        return SimpleNamespace(host=host, pointer=device.ctypes.data, upload=upload, download=download, free=free, array=array)
 
 
 @pytest.fixture

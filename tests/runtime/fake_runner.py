@@ -22,11 +22,7 @@ class FakeRunner(ThreadedRunner):
     """
 
     def __init__(
-        self,
-        bindings: Tuple[Binding, ...],
-        latency_ms: float = 0.0,
-        compute: Optional[Compute] = None,
-        name: str = "fake",
+        self, bindings: Tuple[Binding, ...], latency_ms: float = 0.0, compute: Optional[Compute] = None, name: str = "fake"
     ) -> None:
         super().__init__(name, bindings, simulated=True)
         self._latency_s, self._compute = latency_ms / 1e3, compute

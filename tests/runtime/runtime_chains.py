@@ -20,17 +20,26 @@ def binding(name: str, is_input: bool) -> Binding:
 def artifact(inputs: Sequence[str], outputs: Sequence[str], **changes: Any) -> Artifact:
     bindings = tuple(binding(n, True) for n in inputs) + tuple(binding(n, False) for n in outputs)
     fields: Dict[str, Any] = {
-        "kind": "hybrid", "backend": "tensorrt", "simulated": False, "model": {"name": "m", "sha256": "ab" * 32},
-        "platform": {"chip": "orin"}, "software": {}, "precision": "int8", "bindings": bindings,
+        "kind": "hybrid",
+        "backend": "tensorrt",
+        "simulated": False,
+        "model": {"name": "m", "sha256": "ab" * 32},
+        "platform": {"chip": "orin"},
+        "software": {},
+        "precision": "int8",
+        "bindings": bindings,
         "placement_predicted": {"layer": "DLA0"},
-    }  # fmt: skip
+    }
     return Artifact(**{**fields, **changes})
 
 
 def chain(
-    devices: Sequence[str], wires: Sequence[Wires], inputs: Sequence[str] = ("x",), outputs: Sequence[str] = ("y",),
+    devices: Sequence[str],
+    wires: Sequence[Wires],
+    inputs: Sequence[str] = ("x",),
+    outputs: Sequence[str] = ("y",),
     **changes: Any,
-) -> Artifact:  # fmt: skip
+) -> Artifact:
     stages = tuple(Stage(d, artifact(*w)) for d, w in zip(devices, wires))
     return artifact(inputs, outputs, kind="chain", stages=stages, **changes)
 

@@ -61,9 +61,17 @@ def test_devices_that_were_measured_before_are_kept(monkeypatch: pytest.MonkeyPa
     """Each device has an inference of warm-up and three that are timed; Ctrl-C comes with the second device."""
     monkeypatch.setattr(bench_module, "open_devices", lambda artifact, names: [Pressed(0), Pressed(at)])
     artifact = Artifact(
-        kind="hybrid", backend="host", simulated=True, model={"name": "m", "sha256": ""}, platform={}, software={},
-        precision="fp16", bindings=(), placement_predicted={}, folder=Path(),
-    )  # fmt: skip
+        kind="hybrid",
+        backend="host",
+        simulated=True,
+        model={"name": "m", "sha256": ""},
+        platform={},
+        software={},
+        precision="fp16",
+        bindings=(),
+        placement_predicted={},
+        folder=Path(),
+    )
     report = bench_module.bench_request(artifact, BenchRequest(("GPU", "DLA0"), QUICK))
     assert report.interrupted
     assert [r.count for r in report.results] == [3] + ([1] if at == 3 else [])
@@ -101,12 +109,8 @@ def test_an_invalid_bench_duration_is_refused(given: Dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("backend", "trt", "said"), [("tensorrt", "11.4.1", True), ("tensorrt", "10.3.0", False), ("host", "11.4.1", False)]
 )
-def test_times_of_tensorrt_11_say_with_which_options_of_trtexec_they_compare(
-    backend: str, trt: str, said: bool
-) -> None:
-    artifact = SimpleNamespace(
-        model={}, platform={"target": "agx-orin-64gb", "trt": trt}, backend=backend, precision="fp16"
-    )
+def test_times_of_tensorrt_11_say_with_which_options_of_trtexec_they_compare(backend: str, trt: str, said: bool) -> None:
+    artifact = SimpleNamespace(model={}, platform={"target": "agx-orin-64gb", "trt": trt}, backend=backend, precision="fp16")
     result = time_runner(Pressed(999), {}, BenchOptions(warm_up_ms=0, iterations=3, duration_s=0))  # type: ignore[arg-type]
     document = bench_module.BenchReport(artifact, (result,)).to_dict()  # type: ignore[arg-type]
     assert ("--includeDataTransfers" in document.get("note", "")) == said

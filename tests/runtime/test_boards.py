@@ -70,9 +70,14 @@ def tree(tmp_path: Path) -> Callable[[Dict[str, str]], Path]:
 
 @pytest.mark.parametrize(
     "file",
-    ["dev/nvmap", "dev/nvhost-ctrl", "dev/nvgpu/igpu0/ctrl", f"{NVDLA}/power/control",
-     "sys/devices/platform/13e10000.host1x/15880000.nvdla0/power/control"],
-)  # fmt: skip
+    [
+        "dev/nvmap",
+        "dev/nvhost-ctrl",
+        "dev/nvgpu/igpu0/ctrl",
+        f"{NVDLA}/power/control",
+        "sys/devices/platform/13e10000.host1x/15880000.nvdla0/power/control",
+    ],
+)
 def test_a_jetson_in_a_container_is_detected_by_its_device_files(tree: Callable[..., Path], file: str) -> None:
     base = tree({file: "", ".dockerenv": ""})
     board = this_board(base)
@@ -103,9 +108,7 @@ def test_the_copy_that_jetson_containers_mounts_is_read(tree: Callable[..., Path
     assert board.target == "orin-nx-16gb"
 
 
-def test_doctor_in_a_container_says_how_to_show_the_board(
-    tree: Callable[..., Path], golden: Callable[[str, str], None]
-) -> None:
+def test_doctor_in_a_container_says_how_to_show_the_board(tree: Callable[..., Path], golden: Callable[[str, str], None]) -> None:
     named = ("machine", "module", "JetPack", "container")
     checks = [c for c in doctor(tree({"dev/nvmap": "", ".dockerenv": ""})) if c.name in named]
     lines = [f"{c.state:5} {c.name}: {c.found}" + (f"\n      {c.remedy}" if c.remedy else "") for c in checks]
@@ -143,15 +146,11 @@ def test_the_monitor_runs_in_a_container(tree: Callable[..., Path]) -> None:
         ("nvidia,p2972-0000+p2888-0005\0", "?", 61, "agx-xavier-64gb"),
         ("raspberrypi,5\0", "Raspberry Pi", 7, None),
     ],
-)  # fmt: skip
+)
 def test_the_module_is_identified_by_part_number_on_any_carrier(
     tree: Callable[..., Path], compatible: str, model: str, gib: float, target: str
 ) -> None:
-    files = {
-        "etc/nv_tegra_release": RELEASE,
-        "proc/device-tree/compatible": compatible,
-        "proc/device-tree/model": model,
-    }
+    files = {"etc/nv_tegra_release": RELEASE, "proc/device-tree/compatible": compatible, "proc/device-tree/model": model}
     board = this_board(tree({**files, "proc/meminfo": f"MemTotal: {int(gib * (1 << 20))} kB"}))
     assert board is not None
     assert board.target == target
@@ -198,9 +197,7 @@ def capped(files: Dict[str, str], mode: int, *mhz: float) -> Dict[str, str]:
         (4, (700.0, 700.0), "40W of this board"),
     ],
 )
-def test_the_power_mode_follows_the_kernels_clock_caps(
-    tree: Callable[..., Path], mode: int, caps: tuple, name: str
-) -> None:
+def test_the_power_mode_follows_the_kernels_clock_caps(tree: Callable[..., Path], mode: int, caps: tuple, name: str) -> None:
     board = this_board(tree(capped(ORIN_NX, mode, *caps)))
     assert board is not None
     found = board.mode_of(module_for("orin-nx-16gb"))
@@ -253,9 +250,11 @@ LOCKED = {
     "sys/class/devfreq/17000000.gpu/cur_freq": "612000000",
     "sys/class/devfreq/17000000.gpu/min_freq": "612000000",
     "sys/class/devfreq/17000000.gpu/max_freq": "612000000",
-    **{f"sys/class/devfreq/{name}/{edge}_freq": hz
-       for name in ("15340000.vic", "15480000.nvdec", "154c0000.nvenc", "15380000.nvjpg", "15a50000.ofa")
-       for edge, hz in (("cur", "115200000"), ("min", "115200000"), ("max", "729600000"))},
+    **{
+        f"sys/class/devfreq/{name}/{edge}_freq": hz
+        for name in ("15340000.vic", "15480000.nvdec", "154c0000.nvenc", "15380000.nvjpg", "15a50000.ofa")
+        for edge, hz in (("cur", "115200000"), ("min", "115200000"), ("max", "729600000"))
+    },
     "sys/devices/system/cpu/cpufreq/policy0/scaling_min_freq": "1984000",
     "sys/devices/system/cpu/cpufreq/policy0/scaling_max_freq": "1984000",
     "sys/kernel/debug/bpmp/debug/clk/emc/rate": "2133000000",
@@ -266,7 +265,7 @@ LOCKED = {
     f"{NVDLA}/clk_cap/dla0_core": "614400000",
     f"{NVDLA}/power/runtime_active_time": "1000",
     f"{NVDLA}/power/runtime_suspended_time": "1000",
-}  # fmt: skip
+}
 
 
 def warnings_of(base: Path, work: Callable[[float], object] = lambda _: None) -> str:
@@ -329,9 +328,7 @@ def test_a_throttle_event_is_reported_despite_a_falling_state(tree: Callable[...
     assert warnings_of(base) == "", "events of before are no news"
 
 
-def test_doctor_names_a_tensorrt_of_another_jetpack(
-    tree: Callable[..., Path], fake_tensorrt: Callable[..., object]
-) -> None:
+def test_doctor_names_a_tensorrt_of_another_jetpack(tree: Callable[..., Path], fake_tensorrt: Callable[..., object]) -> None:
     base = tree({"etc/nv_tegra_release": "# R35 (release), REVISION: 4.1", ".dockerenv": ""})
     fake_tensorrt("8.6.1")
     checks = {c.name: c for c in doctor(base)}

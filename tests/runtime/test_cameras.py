@@ -33,9 +33,7 @@ def can_serve() -> bool:
     return subprocess.run([PYTHON, CAMERAS, "--probe"], capture_output=True).returncode == 0
 
 
-pytestmark = pytest.mark.skipif(
-    not can_serve(), reason="GStreamer, x264enc or gst-rtsp-server's Python binding is not installed"
-)
+pytestmark = pytest.mark.skipif(not can_serve(), reason="GStreamer, x264enc or gst-rtsp-server's Python binding is not installed")
 
 
 @contextlib.contextmanager
@@ -77,9 +75,17 @@ def taken(capture: Taken, wanted: int, within_s: float) -> int:
 
 #: Path -> (frames that come, within so many seconds even on a busy machine). A slow camera's seconds are its own.
 TEMPERS = {
-    "plain": (15, 30), "bframes": (15, 30), "mjpeg": (15, 30), "sound": (15, 30), "lossy": (15, 30), "uneven": (15, 30),
-    "one-a-second": (3, 40), "sixty": (40, 30), "uhd": (4, 60), "jump": (60, 60),
-}  # fmt: skip
+    "plain": (15, 30),
+    "bframes": (15, 30),
+    "mjpeg": (15, 30),
+    "sound": (15, 30),
+    "lossy": (15, 30),
+    "uneven": (15, 30),
+    "one-a-second": (3, 40),
+    "sixty": (40, 30),
+    "uhd": (4, 60),
+    "jump": (60, 60),
+}
 #: They break off or stand still, and come back.
 BREAKING = {"late": (15, 60), "dies": (70, 60), "freeze": (110, 90), "size": (120, 90)}
 
@@ -133,9 +139,10 @@ def test_the_right_password_is_taken() -> None:
 def test_a_recording_is_the_cameras_own_stream_in_files_and_frames_go_on(port: int, tmp_path: Path) -> None:
     cv2 = pytest.importorskip("cv2", reason="OpenCV is not installed")
     document = {
-        "artifact": "a", "outputs": {"record": "film", "record_s": 1},
+        "artifact": "a",
+        "outputs": {"record": "film", "record_s": 1},
         "source": {"uri": f"rtsp://127.0.0.1:{port}/plain", "codec": "h264"},
-    }  # fmt: skip
+    }
     config = config_from(1, document, str(tmp_path / "p.yaml"))
     capture = make_capture("", config)
     capture.start()
@@ -153,9 +160,7 @@ def test_a_recording_is_the_cameras_own_stream_in_files_and_frames_go_on(port: i
     assert sorted(p for (p,) in old) == files[:-1], "the newest is being written"
 
 
-def test_a_full_disk_ends_the_recording_and_not_the_camera(
-    port: int, tmp_path: Path, monkeypatch: Any, caplog: Any
-) -> None:
+def test_a_full_disk_ends_the_recording_and_not_the_camera(port: int, tmp_path: Path, monkeypatch: Any, caplog: Any) -> None:
     monkeypatch.setattr(gst_launch, "SPACE_BYTES", 1 << 60)
     parsed = dataclasses.replace(parse_source(f"rtsp://127.0.0.1:{port}/plain?codec=h264"), record=str(tmp_path / "c"))
     source = open_source(parsed)
@@ -166,9 +171,7 @@ def test_a_full_disk_ends_the_recording_and_not_the_camera(
 
 
 @pytest.mark.parametrize("service", [False, True])
-def test_a_service_waits_for_its_only_camera_and_a_command_says_that_it_is_missing(
-    service: bool, monkeypatch: Any
-) -> None:
+def test_a_service_waits_for_its_only_camera_and_a_command_says_that_it_is_missing(service: bool, monkeypatch: Any) -> None:
     """systemd would start it again every few seconds: a wrong password each time, and no page that says why."""
     monkeypatch.delenv("NOTIFY_SOCKET", raising=False)
     if service:
@@ -207,10 +210,27 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Any:
         pytest.skip("openssl is not installed")
     folder = tmp_path_factory.mktemp("tls")
     subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=127.0.0.1",
-         "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", folder / "key.pem", "-out", folder / "cert.pem"],
-        check=True, capture_output=True,
-    )  # fmt: skip
+        [
+            "openssl",
+            "req",
+            "-x509",
+            "-newkey",
+            "rsa:2048",
+            "-nodes",
+            "-days",
+            "2",
+            "-subj",
+            "/CN=127.0.0.1",
+            "-addext",
+            "subjectAltName=IP:127.0.0.1",
+            "-keyout",
+            folder / "key.pem",
+            "-out",
+            folder / "cert.pem",
+        ],
+        check=True,
+        capture_output=True,
+    )
     return folder / "cert.pem", folder / "key.pem"
 
 

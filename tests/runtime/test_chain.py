@@ -28,10 +28,9 @@ WAIT_S = 20.0
 def counting(built, **computes):
     """A fake chain whose stages add one; keywords `s0`, `s1` replace a stage's compute."""
     given = [
-        computes.get(f"s{k}")
-        or passing(([b.name for b in s.artifact.inputs], [b.name for b in s.artifact.outputs]))
+        computes.get(f"s{k}") or passing(([b.name for b in s.artifact.inputs], [b.name for b in s.artifact.outputs]))
         for k, s in enumerate(built.stages)
-    ]  # fmt: skip
+    ]
     return fake_chain(built, [0.0] * len(built.stages), given)
 
 
@@ -81,10 +80,7 @@ def test_frames_from_several_threads_pass_the_stages_in_one_order():
         return compute
 
     with counting(straight("DLA0", "DLA1"), s0=noting("t1", "x"), s1=noting("y", "t1")) as runner:
-        threads = [
-            threading.Thread(target=lambda k=k: [runner.submit(frame(k * 40 + i)) for i in range(40)])
-            for k in range(4)
-        ]  # fmt: skip
+        threads = [threading.Thread(target=lambda k=k: [runner.submit(frame(k * 40 + i)) for i in range(40)]) for k in range(4)]
         for t in threads:
             t.start()
         for t in threads:
@@ -161,8 +157,7 @@ def test_tensors_skip_stages_and_outputs_come_from_any_stage():
 def test_tensors_that_no_later_stage_reads_are_released():
     alive, at, go = {}, threading.Event(), threading.Event()
     built = chain(
-        ["DLA0", "DLA1", "DLA0", "DLA1"],
-        [(["x"], ["t1", "z"]), (["t1"], ["t2"]), (["t2"], ["t3"]), (["t3", "t1"], ["y"])],
+        ["DLA0", "DLA1", "DLA0", "DLA1"], [(["x"], ["t1", "z"]), (["t1"], ["t2"]), (["t2"], ["t3"]), (["t3", "t1"], ["y"])]
     )
 
     def remembering(wires):
@@ -181,11 +176,7 @@ def test_tensors_that_no_later_stage_reads_are_released():
         return passing((["t3", "t1"], ["y"]))(inputs)
 
     with counting(
-        built,
-        s0=remembering((["x"], ["t1", "z"])),
-        s1=remembering((["t1"], ["t2"])),
-        s2=remembering((["t2"], ["t3"])),
-        s3=last,
+        built, s0=remembering((["x"], ["t1", "z"])), s1=remembering((["t1"], ["t2"])), s2=remembering((["t2"], ["t3"])), s3=last
     ) as runner:
         given = frame(0)
         alive["x"] = weakref.ref(given["x"])
@@ -217,9 +208,7 @@ def test_a_stage_that_raises_fails_its_frame_alone_and_is_named():
                 assert runner.wait(ticket, WAIT_S)["y"][0] == i + 1
 
 
-@pytest.mark.parametrize(
-    ("stage", "says"), [(0, "stage 0 .DLA0.*gave no t1"), (1, "stage 1 .DLA1.*gave no y")]
-)  # fmt: skip
+@pytest.mark.parametrize(("stage", "says"), [(0, "stage 0 .DLA0.*gave no t1"), (1, "stage 1 .DLA1.*gave no y")])
 def test_a_stage_that_forgets_an_output_fails_the_frame(stage, says):
     empty = {f"s{stage}": lambda inputs: {}}
     with counting(straight("DLA0", "DLA1"), **empty) as runner, pytest.raises(RunError, match=says):
@@ -367,9 +356,7 @@ def test_a_random_chain_equals_its_stages_run_in_turn(made, frames, seed):
     rng = np.random.default_rng(seed)
     # Another function in each stage: outputs that were mixed up would show.
     computes = [passing(w, lambda a, k=k: a * np.uint8(2 * k + 1) + np.uint8(k)) for k, w in enumerate(wires)]
-    inputs = [
-        {b.name: rng.integers(0, 256, SIZE, np.uint8) for b in built.inputs} for _ in range(frames)
-    ]  # fmt: skip
+    inputs = [{b.name: rng.integers(0, 256, SIZE, np.uint8) for b in built.inputs} for _ in range(frames)]
     with fake_chain(built, [0.0] * len(wires), computes) as runner:
         tickets = [runner.submit(i) for i in inputs]
         found = [runner.wait(t, WAIT_S) for t in tickets]
@@ -416,9 +403,7 @@ def test_between_cuda_stages_buffers_are_reused_without_copies(host_memory):
         for i in range(30):
             tickets = [runner.submit(frame(i + k)) for k in range(3)]
             for k, t in enumerate(tickets):
-                assert {n: int(a[0]) for n, a in runner.wait(t, WAIT_S).items()} == {
-                    "u": i + k + 2, "y": (i + k) * 4 + 6,
-                }  # fmt: skip
+                assert {n: int(a[0]) for n, a in runner.wait(t, WAIT_S).items()} == {"u": i + k + 2, "y": (i + k) * 4 + 6}
         assert [s["hands_over"] for s in runner.stages()] == [{"t1": "device"}, {"t2": "device", "u": "host"}, {}]
         for n in range(90):
             assert stages[1].read[n]["t1"] == stages[0].wrote[n]["t1"] == stages[2].read[n]["t1"]

@@ -56,9 +56,7 @@ def built(tmp_path_factory):
     placed = place(str(MODEL), target="agx-orin-64gb", precision="fp16", objective="throughput", pins=pins)
     (folder / "p.json").write_text(placed.to_json())
     edgedla_verb("build", str(MODEL), "--precision", "fp16", "-o", str(folder / "one"))
-    edgedla_verb(
-        "build", str(MODEL), "--precision", "fp16", "--placement", str(folder / "p.json"), "-o", str(folder / "chain")
-    )
+    edgedla_verb("build", str(MODEL), "--precision", "fp16", "--placement", str(folder / "p.json"), "-o", str(folder / "chain"))
     return edgedla.load_artifact(folder / "chain"), folder / "p.json", edgedla.load_artifact(folder / "one")
 
 
@@ -91,9 +89,17 @@ def test_evaluate_scores_a_chain_as_the_runner_computes_it(built, tmp_path):
     images = np.random.default_rng(3).uniform(0, 1, (3, *chain.inputs[0].shape_nchw[1:])).astype(np.float32)
     np.savez(tmp_path / "samples.npz", images=images)
     done = edgedla_verb(
-        "evaluate", str(chain.folder), "--data", str(tmp_path / "samples.npz"), "--metric", "cosine",
-        "--against", str(one.folder), "--format", "json",
-    )  # fmt: skip
+        "evaluate",
+        str(chain.folder),
+        "--data",
+        str(tmp_path / "samples.npz"),
+        "--metric",
+        "cosine",
+        "--against",
+        str(one.folder),
+        "--format",
+        "json",
+    )
     score = json.loads(done.stdout)["score"]
     assert (score["basis"], score["samples"]) == ("simulated", 3)
     assert 0.9999 < score["value"] <= 1
@@ -131,9 +137,7 @@ def test_a_pipeline_runs_the_chain(built, tmp_path, how):
     if how == "placement":
         changes["placement"] = str(placement)
     if how == "beside":
-        edgedla_verb(
-            "build", str(MODEL), "--precision", "fp16", "--layer-devices", "*:GPU", "-o", str(tmp_path / "gpu")
-        )
+        edgedla_verb("build", str(MODEL), "--precision", "fp16", "--layer-devices", "*:GPU", "-o", str(tmp_path / "gpu"))
         changes["devices"] = ("+".join(s.device for s in chain.stages), f"GPU={tmp_path / 'gpu'}")
     seen = []
     with open_pipeline(run_config(built, **changes), on_result=lambda r: seen.append(r.frame.index)) as pipeline:
@@ -224,20 +228,15 @@ def test_with_tensorrt_each_stage_chooses_its_core(fake_tensorrt, host_memory, m
     monkeypatch.setenv("EDGEDLA_ROOT", str(tmp_path / "root"))
     names, shape = ("x", "t1", "y"), (1, SIZE)
     modules = [
-        fake_tensorrt("10.3.0", inputs={a: shape}, outputs={b: shape}, run=plus_one(a, b))
-        for a, b in zip(names, names[1:])
+        fake_tensorrt("10.3.0", inputs={a: shape}, outputs={b: shape}, run=plus_one(a, b)) for a, b in zip(names, names[1:])
     ]
     chain = straight("DLA1", "DLA0")
     stages = []
     for k, stage in enumerate(chain.stages):
         part = replace(
-            stage.artifact,
-            software={"tensorrt": "10.3.0"},
-            platform={"chip": "orin", "target": "agx-orin-64gb", "trt": "10.3.0"},
+            stage.artifact, software={"tensorrt": "10.3.0"}, platform={"chip": "orin", "target": "agx-orin-64gb", "trt": "10.3.0"}
         )
-        stages.append(
-            replace(stage, artifact=save_artifact(part, tmp_path / f"s{k}", {("engine", "engine.plan"): b"engine"}))
-        )
+        stages.append(replace(stage, artifact=save_artifact(part, tmp_path / f"s{k}", {("engine", "engine.plan"): b"engine"})))
     chain = replace(chain, stages=tuple(stages))
     given = iter(modules)
     monkeypatch.setattr("edgedla.runtime.runners.tensorrt_engine._tensorrt", lambda: next(given))

@@ -32,9 +32,7 @@ from tests.runtime.field.field_pipelines import engine, lane
 
 
 def result(index: int) -> FrameResult:
-    return FrameResult(
-        Frame(index, np.zeros((8, 8, 3), np.uint8), index / 10, time_s=1700000000.25), (), "fake", True, 1.0, 1.0
-    )
+    return FrameResult(Frame(index, np.zeros((8, 8, 3), np.uint8), index / 10, time_s=1700000000.25), (), "fake", True, 1.0, 1.0)
 
 
 def test_a_skeleton_is_the_same_seen_in_a_mirror() -> None:
@@ -54,13 +52,17 @@ def jetson(container: bool, nearest: bool) -> Board:
 @pytest.mark.parametrize(
     ("installed", "container", "nearest", "state", "remedy"),
     [
-        ("6.1's own", False, False, "ok", ""), ("6.1's own", True, False, "ok", ""),
+        ("6.1's own", False, False, "ok", ""),
+        ("6.1's own", True, False, "ok", ""),
         # A separate package is newer; in a container it is another image, unless the board's own release is in no table.
-        ("99.1.0", False, False, "info", ""), ("99.1.0", True, False, "warn", "take the image"), ("99.1.0", True, True, "info", ""),
-        ("7.1.3", False, False, "warn", "install the TensorRT of JetPack 6.1"), ("7.1.3", True, False, "warn", "take the image"),
+        ("99.1.0", False, False, "info", ""),
+        ("99.1.0", True, False, "warn", "take the image"),
+        ("99.1.0", True, True, "info", ""),
+        ("7.1.3", False, False, "warn", "install the TensorRT of JetPack 6.1"),
+        ("7.1.3", True, False, "warn", "take the image"),
         ("seven", False, False, "warn", "install the TensorRT of JetPack 6.1"),
     ],
-)  # fmt: skip
+)
 def test_a_tensorrt_of_another_jetpack_is_told_with_what_to_do(
     installed: str, container: bool, nearest: bool, state: str, remedy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -83,9 +85,7 @@ def test_an_opencv_built_with_numpy_1_has_its_own_remedy(
     state: str, found: str, remedy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        doctor,
-        "_module",
-        lambda *_: doctor.Check("OpenCV", state, found, "apt install python3-opencv" if state != "ok" else ""),
+        doctor, "_module", lambda *_: doctor.Check("OpenCV", state, found, "apt install python3-opencv" if state != "ok" else "")
     )
     checks = doctor._opencv(None, Path("/"))
     assert checks[0].remedy.startswith(remedy)
@@ -120,9 +120,7 @@ def test_a_chain_is_timed_one_frame_at_a_time_and_with_a_frame_in_each_stage(
     ("every", "written"), [(0, [0, 1, 2, 3, 4, 5, 6]), (1, [0, 1, 2, 3, 4, 5, 6]), (2, [0, 2, 4, 6]), (3, [0, 3, 6])]
 )
 @pytest.mark.parametrize("limit", [0, 2])
-def test_every_nth_picture_is_written_from_the_first_on(
-    every: int, written: List[int], limit: int, tmp_path: Path
-) -> None:
+def test_every_nth_picture_is_written_from_the_first_on(every: int, written: List[int], limit: int, tmp_path: Path) -> None:
     pytest.importorskip("cv2", reason="OpenCV is not installed")
     sink = AnnotatedImages(str(tmp_path), every, limit)
     for index in range(7):
@@ -130,9 +128,7 @@ def test_every_nth_picture_is_written_from_the_first_on(
     assert sorted(os.listdir(tmp_path)) == [f"frame_{n:06d}.jpg" for n in written[: limit or None]]
 
 
-@pytest.mark.parametrize(
-    ("rate", "used"), [(0.0, 25.0), (-1.0, 25.0), (0.5, 0.5), (1.0, 1.0), (240.0, 240.0), (240.5, 25.0)]
-)
+@pytest.mark.parametrize(("rate", "used"), [(0.0, 25.0), (-1.0, 25.0), (0.5, 0.5), (1.0, 1.0), (240.0, 240.0), (240.5, 25.0)])
 def test_a_film_has_the_sources_rate_unless_no_player_could_keep_it(rate: float, used: float, tmp_path: Path) -> None:
     assert AnnotatedVideo(str(tmp_path / "v.avi"), rate)._rate == used
 
@@ -162,11 +158,15 @@ def test_depth_is_drawn_smooth_and_classes_are_not() -> None:
 @pytest.mark.parametrize(
     ("inputs", "outputs", "batch"),
     [
-        ([(1, 3, 8, 8)], [(1, 10)], 1), ([(1, 3, 8, 8)], [(100, 6)], 1), ([(4, 3, 8, 8)], [(4, 10), (4, 2, 3)], 4),
-        ([(4, 3, 8, 8)], [(4, 10), (100, 6)], None), ([(4, 3, 8, 8)], [()], None),
-        ([(1, 3, 8, 8), (1, 2)], [(1, 10)], None), ([(1, 8)], [(1, 10)], None),
+        ([(1, 3, 8, 8)], [(1, 10)], 1),
+        ([(1, 3, 8, 8)], [(100, 6)], 1),
+        ([(4, 3, 8, 8)], [(4, 10), (4, 2, 3)], 4),
+        ([(4, 3, 8, 8)], [(4, 10), (100, 6)], None),
+        ([(4, 3, 8, 8)], [()], None),
+        ([(1, 3, 8, 8), (1, 2)], [(1, 10)], None),
+        ([(1, 8)], [(1, 10)], None),
     ],
-)  # fmt: skip
+)
 def test_a_pipelines_batch_needs_one_picture_in_and_a_row_out_for_each(
     inputs: List[Tuple[int, ...]], outputs: List[Tuple[int, ...]], batch: Optional[int]
 ) -> None:
@@ -193,9 +193,7 @@ def test_each_source_has_one_tracker_for_all_of_its_frames() -> None:
     one._track = tracker
     seen: List[FrameResult] = []
     for source in ("a", "b", "a"):
-        job: Any = SimpleNamespace(
-            source=source, crops=(), results=[(source,)], frame=result(0).frame, turn=None, parts=1
-        )
+        job: Any = SimpleNamespace(source=source, crops=(), results=[(source,)], frame=result(0).frame, turn=None, parts=1)
         one._emit(job, SimpleNamespace(inference_ms=1.0, runner="fake", simulated=True, outputs={}), seen.append)
     assert made == [[("a",), ("a",)], [("b",)]]
 
@@ -206,14 +204,23 @@ def test_what_the_runtime_hands_out_is_not_changed_afterwards() -> None:
 
 @pytest.mark.parametrize(
     ("words", "denied"),
-    [("src: Unauthorized", True), ("Forbidden", True), ("(401)", True), ("(403)", True), ("(404)", False), ("not authorized", True),
-     ("could not connect", False), ("", False)],
-)  # fmt: skip
+    [
+        ("src: Unauthorized", True),
+        ("Forbidden", True),
+        ("(401)", True),
+        ("(403)", True),
+        ("(404)", False),
+        ("not authorized", True),
+        ("could not connect", False),
+        ("", False),
+    ],
+)
 def test_a_camera_that_denies_its_stream_is_told_from_one_that_fails(words: str, denied: bool) -> None:
     source: Any = SimpleNamespace(
-        _last_words=lambda: words, _spec=SimpleNamespace(codec="auto", place="rtsp://cam/1", unchecked=False, scheme="rtsp"),
+        _last_words=lambda: words,
+        _spec=SimpleNamespace(codec="auto", place="rtsp://cam/1", unchecked=False, scheme="rtsp"),
         uri="rtsp://cam/1",
-    )  # fmt: skip
+    )
     found = GstLaunchSource._broken(source, "no frame")
     assert isinstance(found, CameraDenied) is denied
     assert found.what == (f"no frame: {words}" if words else "no frame")
@@ -231,8 +238,7 @@ def test_cuda_without_a_device_is_missing(count: int, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize(
-    ("installed", "state"),
-    [("10.3.0", "ok"), ("10.3.0.30", "ok"), ("10.3.0.30-1+cuda12.5", "ok"), ("8.5.2.2", "warn")],
+    ("installed", "state"), [("10.3.0", "ok"), ("10.3.0.30", "ok"), ("10.3.0.30-1+cuda12.5", "ok"), ("8.5.2.2", "warn")]
 )
 def test_a_tensorrt_is_of_its_jetpack_by_its_first_three_numbers(
     installed: str, state: str, monkeypatch: pytest.MonkeyPatch

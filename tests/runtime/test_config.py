@@ -51,10 +51,7 @@ def test_source_options_are_given_next_to_the_uri(tmp_path):
         (GOOD + "capture: {reconnect: 1}", "true, false"),
         (GOOD + "artifact: b", "appears twice"),
         (GOOD + "outputs: {jsonl: 5}", "put it in quotes"),
-        (
-            GOOD + "outputs: {jsonl: r, rotate_mb: 1, keep: 1000000000}",
-            "outputs.keep is 1000000000 (allowed: up to 10000)",
-        ),
+        (GOOD + "outputs: {jsonl: r, rotate_mb: 1, keep: 1000000000}", "outputs.keep is 1000000000 (allowed: up to 10000)"),
         (GOOD + "metrics: {jsonl: m, keep: 10001}", "metrics.keep is 10001"),
         (GOOD + "capture: {stall_s: 0}", "capture.stall_s is 0 (allowed: 0.1 or more)"),
         (GOOD + "metrics: {prometheus_port: 65536}", "metrics.prometheus_port is 65536"),

@@ -64,9 +64,7 @@ class CopyRunner(CudaRunner):
 
 def runner(name="GPU"):
     bindings = tuple(Binding(n, n == "x", (1, 3, 32, 40), "INT8", "DLA_HWC4", SIZE, {}, 1 / 127) for n in "xy")
-    return CopyRunner(
-        Artifact("hybrid", "tensorrt", False, {"name": "m"}, {"chip": "orin"}, {}, "int8", bindings, {}), name
-    )
+    return CopyRunner(Artifact("hybrid", "tensorrt", False, {"name": "m"}, {"chip": "orin"}, {}, "int8", bindings, {}), name)
 
 
 def test_inputs_and_outputs_are_copied_to_the_device_and_back():
@@ -105,12 +103,7 @@ def test_a_pipeline_with_cuda_preprocessing_equals_the_cpus(preprocessor):
             wrong.append(result.frame.index)
 
     pipeline = single(
-        capture,
-        Preparer("x", one),
-        Pool([runner("GPU"), runner("DLA0")]),
-        lambda b, g: [b["y"]],
-        [Callback(compare)],
-        Limits(),
+        capture, Preparer("x", one), Pool([runner("GPU"), runner("DLA0")]), lambda b, g: [b["y"]], [Callback(compare)], Limits()
     )
     summary = pipeline.run()
     pipeline.lanes[0].close()
@@ -125,12 +118,8 @@ def test_the_stages_of_a_chain_read_each_other_on_the_device(preprocessor):
     wires = [("x", "a"), ("a", "b"), ("b", "y")]
     parts = []
     for reads, gives in wires:
-        bindings = tuple(
-            Binding(n, n == reads, (1, 3, 32, 40), "INT8", "DLA_HWC4", SIZE, {}, 1 / 127) for n in (reads, gives)
-        )
-        parts.append(
-            Artifact("hybrid", "tensorrt", False, {"name": "m"}, {"chip": "orin"}, {}, "int8", bindings, {})
-        )  # fmt: skip
+        bindings = tuple(Binding(n, n == reads, (1, 3, 32, 40), "INT8", "DLA_HWC4", SIZE, {}, 1 / 127) for n in (reads, gives))
+        parts.append(Artifact("hybrid", "tensorrt", False, {"name": "m"}, {"chip": "orin"}, {}, "int8", bindings, {}))
 
     class Step(CudaRunner):
         seen, non_blocking = (), True
@@ -146,9 +135,17 @@ def test_the_stages_of_a_chain_read_each_other_on_the_device(preprocessor):
     names = ("DLA0", "GPU", "DLA1")
     ends = tuple(b for part in (parts[0], parts[2]) for b in part.bindings if b.name in "xy")
     whole = Artifact(
-        "chain", "tensorrt", False, {"name": "m"}, {"chip": "orin"}, {}, "int8", ends, {},
+        "chain",
+        "tensorrt",
+        False,
+        {"name": "m"},
+        {"chip": "orin"},
+        {},
+        "int8",
+        ends,
+        {},
         stages=tuple(Stage(n, p) for n, p in zip(names, parts)),
-    )  # fmt: skip
+    )
     stages = [Step(p, n) for n, p in zip(names, parts)]
     camera = preprocessor(SPEC, slots=5)
     frames = [np.random.default_rng(i).integers(0, 256, SPEC.frame_shape, np.uint8) for i in range(24)]

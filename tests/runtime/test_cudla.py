@@ -52,13 +52,18 @@ def counts(library):
 
 def artifact_for(folder, loadable=LOADABLE, bindings=(("a", True, 32), ("b", True, 16), ("y", False, 32))):
     artifact = Artifact(
-        kind="standalone", backend="tensorrt", simulated=False, model={"name": "m"},
+        kind="standalone",
+        backend="tensorrt",
+        simulated=False,
+        model={"name": "m"},
         platform={"chip": "orin", "target": "agx-orin-64gb", "trt": "10.3.0"},
-        software={}, precision="int8", placement_predicted={"conv": "DLA0"},
+        software={},
+        precision="int8",
+        placement_predicted={"conv": "DLA0"},
         bindings=tuple(
             Binding(name, is_input, (1, 1, 1, size), "INT8", "LINEAR", size, {}, 1.0) for name, is_input, size in bindings
         ),
-    )  # fmt: skip
+    )
     return save_artifact(artifact, folder, {("loadable", "model.dla"): loadable})
 
 
@@ -67,9 +72,7 @@ def runner_of(tmp_path, backend, host_memory):
     opened = []
 
     def make(artifact=None, name="DLA0"):
-        runner = CudlaRunner(
-            artifact or artifact_for(tmp_path / "a"), name, host_memory, lambda core: Cudla(core, backend)
-        )
+        runner = CudlaRunner(artifact or artifact_for(tmp_path / "a"), name, host_memory, lambda core: Cudla(core, backend))
         opened.append(runner)
         return runner
 
@@ -204,9 +207,7 @@ def test_a_task_that_fails_is_an_error_and_the_next_one_runs(runner_of, monkeypa
     assert runner.wait(runner.submit(inputs()))["y"].nbytes == 32
 
 
-@pytest.mark.parametrize(
-    "function", ["cudlaCreateDevice", "cudlaMemRegister", "cudlaModuleGetAttributes", "cudlaDeviceGetCount"]
-)
+@pytest.mark.parametrize("function", ["cudlaCreateDevice", "cudlaMemRegister", "cudlaModuleGetAttributes", "cudlaDeviceGetCount"])
 def test_any_call_that_fails_at_the_start_leaves_nothing_open(runner_of, library, monkeypatch, function):
     monkeypatch.setenv("FAKE_CUDLA_FAIL", f"{function}:2")
     with pytest.raises(RunError, match="out of resources"):
@@ -292,10 +293,14 @@ def test_structures_equal_those_of_nvidias_bindings():
 
 
 _TASK = {
-    "module": "module_handle", "outputs": "output_tensor", "num_outputs": "num_output_tensors",
-    "num_inputs": "num_input_tensors", "inputs": "input_tensor", "wait_events": "wait_events",
+    "module": "module_handle",
+    "outputs": "output_tensor",
+    "num_outputs": "num_output_tensors",
+    "num_inputs": "num_input_tensors",
+    "inputs": "input_tensor",
+    "wait_events": "wait_events",
     "signal_events": "signal_events",
-}  # fmt: skip
+}
 _DESCRIPTOR = {"size": "size_", **{n: n for n, _ in cudla_abi.TensorDescriptor._fields_ if n != "size"}}
 
 
@@ -358,9 +363,7 @@ def device_memory(host_memory, library):
     return host_memory
 
 
-@pytest.mark.parametrize(
-    ("kind", "says"), [("device", "does not take mapped memory"), ("wrong", "with mapped memory y differs")]
-)
+@pytest.mark.parametrize(("kind", "says"), [("device", "does not take mapped memory"), ("wrong", "with mapped memory y differs")])
 def test_buffers_are_copied_if_mapped_memory_fails(runner_of, device_memory, monkeypatch, caplog, kind, says):
     monkeypatch.setenv("FAKE_CUDLA_MEMORY", kind)
     runner = runner_of()

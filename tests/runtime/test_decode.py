@@ -47,12 +47,7 @@ def v8_reference(heads, input_hw, nc, reg_max, score):
                     bins = [float(head[0, s * reg_max + b, y, x]) for b in range(reg_max)]
                     side.append(sum(b * v for b, v in enumerate(softmax(bins))) if reg_max > 1 else bins[0])
                 cx, cy = x + 0.5, y + 0.5
-                box = [
-                    (cx - side[0]) * stride,
-                    (cy - side[1]) * stride,
-                    (cx + side[2]) * stride,
-                    (cy + side[3]) * stride,
-                ]
+                box = [(cx - side[0]) * stride, (cy - side[1]) * stride, (cx + side[2]) * stride, (cy + side[3]) * stride]
                 found.append((c, p[c], box))
     return found
 
@@ -97,10 +92,7 @@ def test_decode_dfl_equals_the_reference(nc, reg_max, strides, input_hw):
     heads = random_heads(4 * reg_max + nc, input_hw, strides)
     if reg_max == 1:
         heads = [np.concatenate([np.abs(h[:, :4]), h[:, 4:]], 1) for h in heads]
-    same(
-        decode_dfl(heads, BoxSettings(input_hw, ALL), reg_max=reg_max),
-        v8_reference(heads, input_hw, nc, reg_max, ALL.score),
-    )
+    same(decode_dfl(heads, BoxSettings(input_hw, ALL), reg_max=reg_max), v8_reference(heads, input_hw, nc, reg_max, ALL.score))
 
 
 def test_decode_dfl_in_fp16_equals_the_reference():
@@ -131,11 +123,7 @@ def test_heads_that_do_not_pair_are_named():
 @pytest.mark.parametrize("nc", [0, 1, 4])
 def test_decode_anchors_equals_the_reference(nc):
     heads = random_heads(3 * (5 + nc), (64, 96), (8, 16, 32))
-    same(
-        decode_anchors(heads, BoxSettings((64, 96), ALL)),
-        v5_reference(heads, (64, 96), nc, YOLOV5_ANCHORS, ALL.score),
-        3e-3,
-    )
+    same(decode_anchors(heads, BoxSettings((64, 96), ALL)), v5_reference(heads, (64, 96), nc, YOLOV5_ANCHORS, ALL.score), 3e-3)
 
 
 def test_a_detection_has_the_class_of_the_highest_score():
@@ -204,18 +192,13 @@ def test_rows_of_another_shape_are_refused(shape):
 
 def test_final_boxes_are_returned_unchanged():
     # Two that overlap: no NMS comes after the network's own.
-    values = [
-        [0, 0, 20, 10, 0.9, 1],
-        [1, 0, 20, 10, 0.8, 1],
-        [0, 0, 5, 5, 0.1, 0],
-        [9, 9, 9, 9, 0.7, 0],
-        [0, 0, np.inf, 1, 1, 0],
-    ]
+    values = [[0, 0, 20, 10, 0.9, 1], [1, 0, 20, 10, 0.8, 1], [0, 0, 5, 5, 0.1, 0], [9, 9, 9, 9, 0.7, 0], [0, 0, np.inf, 1, 1, 0]]
     output = np.array([values], np.float32)
     found = decode_final([output], BoxSettings((32, 32), labels=("cat", "dog")))
     assert [(d.label, round(d.score, 2), d.box_xyxy) for d in found] == [
-        ("dog", 0.9, (0, 0, 20, 10)), ("dog", 0.8, (1, 0, 20, 10)),
-    ]  # fmt: skip
+        ("dog", 0.9, (0, 0, 20, 10)),
+        ("dog", 0.8, (1, 0, 20, 10)),
+    ]
     halved = decode_final([output], BoxSettings((32, 32), NmsOptions(limit=1), Geometry.fit((64, 64), (32, 32))))
     assert [d.box_xyxy for d in halved] == [(0, 0, 40, 20)]
     with pytest.raises(RunError, match="class 1 of 1 labels"):
@@ -370,9 +353,7 @@ LABELS = ("a", "b", "c")
         lambda: decode_dfl([np.zeros((1, 64 + 4, 4, 4), np.float32)], BoxSettings((32, 32), labels=LABELS)),
         lambda: decode_dfl([np.zeros((1, 8, 40), np.float32)], BoxSettings((32, 32), labels=LABELS)),
         lambda: decode_anchors([np.zeros((1, 3 * 9, 4, 4), np.float32)], BoxSettings((32, 32), labels=LABELS)),
-        lambda: decode_ssd(
-            np.zeros((1, 2, 4)), np.zeros((1, 2, 4)), np.ones((2, 4)), BoxSettings((32, 32), labels=LABELS)
-        ),
+        lambda: decode_ssd(np.zeros((1, 2, 4)), np.zeros((1, 2, 4)), np.ones((2, 4)), BoxSettings((32, 32), labels=LABELS)),
         lambda: top_k(np.zeros((1, 4)), labels=LABELS),
     ],
 )
@@ -392,9 +373,7 @@ def test_anchors_of_the_settings_reach_the_decoder():
         changed_outputs = ()
 
     geometry = Geometry.fit((32, 32), (32, 32))
-    decoder = make_decoder(
-        DecodeOptions(kind="yolov5", anchors=("8: 5,5 6,6 7,7",), labels=("p", "q"), score=0.01), Made()
-    )
+    decoder = make_decoder(DecodeOptions(kind="yolov5", anchors=("8: 5,5 6,6 7,7",), labels=("p", "q"), score=0.01), Made())
     found = decoder({"y": np.zeros((1, 21, 4, 4), np.float32)}, geometry)
     assert {d.label for d in found} == {"p"}
     with pytest.raises(UsageError, match="anchors"):

@@ -15,14 +15,9 @@ from edgedla.errors import DocumentError, UsageError
 from edgedla.placement.api import place
 from edgedla.runtime import runners as runners_module
 from edgedla.runtime.pipeline import devices as devices_module
-from edgedla.runtime.pipeline.devices import (
-    check_same_bindings,
-    open_devices,
-    placed_together,
-    split_device,
-)
-from edgedla.runtime.pipeline.loadables_in_use import warn_of_loadables
+from edgedla.runtime.pipeline.devices import check_same_bindings, open_devices, placed_together, split_device
 from edgedla.runtime.pipeline.pool import Pool
+from edgedla.runtime.runners.loadables_in_use import warn_of_loadables
 from tests.runtime.fake_runner import FakeRunner, predicted_stage_ms
 from tests.runtime.runtime_chains import chain, straight
 
@@ -34,10 +29,16 @@ Y = Binding("y", False, (1, 4, 8, 8), "HALF", "CHW16", 2048, {"row": 256}, None)
 
 def artifact(folder, bindings=(X, Y), devices=("DLA0",), backend="tensorrt", chip="orin"):
     made = Artifact(
-        "hybrid", backend, False, {"name": "m", "sha256": "ab" * 32},
-        {"chip": chip, "target": "agx-orin-64gb", "trt": "10.3.0"}, {}, "int8", bindings,
+        "hybrid",
+        backend,
+        False,
+        {"name": "m", "sha256": "ab" * 32},
+        {"chip": chip, "target": "agx-orin-64gb", "trt": "10.3.0"},
+        {},
+        "int8",
+        bindings,
         {f"layer{i}": d for i, d in enumerate(devices)},
-    )  # fmt: skip
+    )
     return save_artifact(made, folder, {("engine", "engine.plan"): str(folder).encode()})
 
 
@@ -136,7 +137,7 @@ def planned(folder, regions, trt):
         ("8.5.2", (8, 9), (("DLA0",), ("DLA0",)), ["17 loadables in use on DLA0; TensorRT 8.5.2 takes 16"]),
         ("8.4.1", (4, 0), (("DLA0",), ("DLA0",)), ["5 loadables in use on DLA0"]),
     ],
-)  # fmt: skip
+)
 def test_more_loadables_in_use_than_the_release_takes_are_warned_of(tmp_path, caplog, trt, each, devices, says):
     models = [planned(tmp_path / str(i), n, trt) for i, n in enumerate(each)]
     warn_of_loadables(list(zip(models, devices)))
@@ -165,10 +166,16 @@ def built_from(placement, **changes):
     model = placement.models[0]
     devices = {x.name: x.device for x in model.layers}
     return Artifact(
-        "hybrid", "tensorrt", False, {"name": model.name, "sha256": model.sha256},
-        {"chip": "orin", "target": "agx-orin-64gb", "trt": "10.3.0"}, {}, "fp16", (X, Y),
+        "hybrid",
+        "tensorrt",
+        False,
+        {"name": model.name, "sha256": model.sha256},
+        {"chip": "orin", "target": "agx-orin-64gb", "trt": "10.3.0"},
+        {},
+        "fp16",
+        (X, Y),
         {**devices, **changes},
-    )  # fmt: skip
+    )
 
 
 def placed_on(placement, artifact):
@@ -178,9 +185,7 @@ def placed_on(placement, artifact):
 def moved(placement, devices):
     """The placement with its layers on `devices` in turn."""
     model = placement.models[0]
-    layers = tuple(
-        replace(x, device=devices[i % len(devices)], why="chosen") for i, x in enumerate(model.layers)
-    )  # fmt: skip
+    layers = tuple(replace(x, device=devices[i % len(devices)], why="chosen") for i, x in enumerate(model.layers))
     return replace(placement, models=(replace(model, layers=layers),))
 
 
@@ -227,9 +232,11 @@ def chain_of(placement, *devices, **changes):
     placed = {x.name: x.device for x in model.layers}
     names = ["x", *(f"t{k}" for k in range(1, len(devices))), "y"]
     built = chain(
-        devices, [([a], [b]) for a, b in zip(names, names[1:])],
-        model={"name": model.name, "sha256": model.sha256}, placement_predicted={**placed, **changes},
-    )  # fmt: skip
+        devices,
+        [([a], [b]) for a, b in zip(names, names[1:])],
+        model={"name": model.name, "sha256": model.sha256},
+        placement_predicted={**placed, **changes},
+    )
     return built
 
 
@@ -266,9 +273,7 @@ def _faked(monkeypatch):
     monkeypatch.setattr(runners_module, "_open_one", lambda a, name: FakeRunner(a.bindings, name=name))
 
 
-@pytest.mark.parametrize(
-    "devices", [[], ["DLA0+DLA1"], ["DLA0", "DLA1"], ["DLA1", "DLA0"]], ids=lambda d: "+".join(d) or "none"
-)
+@pytest.mark.parametrize("devices", [[], ["DLA0+DLA1"], ["DLA0", "DLA1"], ["DLA1", "DLA0"]], ids=lambda d: "+".join(d) or "none")
 def test_the_devices_of_a_chain_may_be_omitted_or_repeated(faked, devices):
     runners = open_devices(straight("DLA0", "DLA1"), devices)
     with Pool(runners):

@@ -192,12 +192,7 @@ def test_healthz_says_whether_results_are_fresh() -> None:
         ({}, "all", True, "yard: fresh, open, last frame 0.1 s ago"),
         ({"last_frame_age_s": 10.1}, "all", False, "yard: STALE, open, last frame 10.1 s ago"),
         ({"last_frame_age_s": 10.1}, "any", True, "yard: STALE"),
-        (
-            {"state": "opening", "last_frame_age_s": None, "why": "401"},
-            "all",
-            False,
-            "STALE, opening, no frame yet: 401",
-        ),
+        ({"state": "opening", "last_frame_age_s": None, "why": "401"}, "all", False, "STALE, opening, no frame yet: 401"),
         ({"state": "failed", "why": "4 reads"}, "all", False, "yard: STALE, failed, last frame 0.1 s ago: 4 reads"),
         ({"state": "failed", "live": False, "why": "gone"}, "all", False, "yard: STALE, failed"),
         ({"state": "ended", "live": False, "last_frame_age_s": 900.0}, "all", True, "yard: ended"),
@@ -222,9 +217,16 @@ def test_metrics_are_refused_to_a_page_of_another_domain() -> None:
     with endpoint.serve("127.0.0.1", 0, lambda: b"numbers 1\n", "text/plain", names=("orin1",)) as server:
         port = server.server_address[1]
         for host, status in (
-            ("orin1:9100", 200), ("localhost", 200), (f"127.0.0.1:{port}", 200), ("[::1]", 200), ("", 200),
-            ("evil.example", 421), ("orin1.evil.example", 421), ("localhost.evil.example:80", 421), ("[", 421),
-        ):  # fmt: skip
+            ("orin1:9100", 200),
+            ("localhost", 200),
+            (f"127.0.0.1:{port}", 200),
+            ("[::1]", 200),
+            ("", 200),
+            ("evil.example", 421),
+            ("orin1.evil.example", 421),
+            ("localhost.evil.example:80", 421),
+            ("[", 421),
+        ):
             connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
             connection.request("GET", "/metrics", headers={"Host": host})
             assert connection.getresponse().status == status, host

@@ -23,9 +23,7 @@ from tests.records.test_plan_header import METADATA, PLAN, written
 
 RELEASES = ["8.4.1", "8.5.2", "8.6.1", "10.3.0", "11.4.0.106"]
 NAMES_ONLY = {"Layers": ["Conv_0 + Relu_1", "{ForeignNode[Conv_2...Conv_9]}"]}
-ON_DLA = {
-    "Layers": [{"Name": "{ForeignNode[a...b]}", "LayerType": "DLA"}, {"Name": "c", "LayerType": "CaskConvolution"}]
-}
+ON_DLA = {"Layers": [{"Name": "{ForeignNode[a...b]}", "LayerType": "DLA"}, {"Name": "c", "LayerType": "CaskConvolution"}]}
 ON_GPU = {"Layers": ["Conv_0 + Relu_1", "Conv_2"]}
 INPUTS, ROWS = {"images": (1, 3, 32, 32)}, {"output0": (1, 6, 21)}
 QUICK = ["--warmUp", "0", "--duration", "0", "--iterations", "3"]
@@ -86,10 +84,7 @@ def test_bench_times_a_bare_engine(tensorrt, tmp_path, capsys, version):
     path = bare(tmp_path / "m.engine")
     assert exit_code_of(["bench", str(path), *QUICK, "--format", "json"]) == 0
     document = json.loads(capsys.readouterr().out)
-    assert (document["model"], document["results"][0]["runner"]) == (
-        {"name": "m", "sha256": None, "file": "m.engine"},
-        "DLA0",
-    )
+    assert (document["model"], document["results"][0]["runner"]) == ({"name": "m", "sha256": None, "file": "m.engine"}, "DLA0")
     assert document["results"][0]["count"] == 3
     assert "Runtime.DLA_core = 0" in trt.world.calls
     assert exit_code_of(["bench", f"--loadEngine={path}", *QUICK]) == 0
@@ -112,11 +107,7 @@ def test_an_engines_metadata_gives_the_default_core(tensorrt, tmp_path, capsys):
 
 @pytest.mark.parametrize(
     ("inspector", "device", "note"),
-    [
-        (ON_GPU, "GPU", ""),
-        (NAMES_ONLY, "DLA0", "does not say which layers run on a DLA"),
-        ({"Layers": []}, "DLA0", "does not"),
-    ],
+    [(ON_GPU, "GPU", ""), (NAMES_ONLY, "DLA0", "does not say which layers run on a DLA"), ({"Layers": []}, "DLA0", "does not")],
 )
 def test_an_engines_device_follows_its_layer_information(tensorrt, tmp_path, capsys, inspector, device, note):
     tensorrt(inspector=inspector)
@@ -163,10 +154,7 @@ def test_an_engine_of_another_release_is_refused_with_its_version(tensorrt, tmp_
     [
         ({"inputs": {"images": (-1, 3, 32, 32)}}, "images has open dims: [?]x3x32x32"),
         ({"engine_formats": {"images": "HWC8"}}, "images has the format HWC8"),
-        (
-            {"outputs": {"output0": (1, 5, 4, 4)}, "engine_formats": {"output0": "DLA_HWC4"}},
-            "output0: DLA_HWC4 cannot hold",
-        ),
+        ({"outputs": {"output0": (1, 5, 4, 4)}, "engine_formats": {"output0": "DLA_HWC4"}}, "output0: DLA_HWC4 cannot hold"),
     ],
 )
 def test_formats_without_a_layout_are_refused(tensorrt, tmp_path, script, says):
@@ -194,16 +182,7 @@ def test_run_decodes_with_names_and_size_of_the_metadata(tensorrt, tmp_path, cap
     tensorrt(run=box)
     path = written(tmp_path / "yolo.engine", {**METADATA, "imgsz": [32, 32]})
     results = tmp_path / "r.jsonl"
-    arguments = [
-        "run",
-        str(path),
-        "--source",
-        "synthetic://?width=64&height=64",
-        "--frames",
-        "2",
-        "--preprocess",
-        "cpu",
-    ]
+    arguments = ["run", str(path), "--source", "synthetic://?width=64&height=64", "--frames", "2", "--preprocess", "cpu"]
     assert exit_code_of([*arguments, "--jsonl", str(results)]) == 0, capsys.readouterr().err
     first = json.loads(results.read_text().splitlines()[0])
     assert first["results"][0]["label"] == "bicycle"
@@ -215,10 +194,16 @@ def test_run_decodes_with_names_and_size_of_the_metadata(tensorrt, tmp_path, cap
 
 def of_engine(metadata, dims=(1, 3, 32, 32), dtype="FLOAT"):
     return Artifact(
-        kind="engine", backend="tensorrt", simulated=False, model={"name": "m", "file": "m.engine", "metadata": metadata},
-        platform={}, software={}, precision="unknown", placement_predicted={},
+        kind="engine",
+        backend="tensorrt",
+        simulated=False,
+        model={"name": "m", "file": "m.engine", "metadata": metadata},
+        platform={},
+        software={},
+        precision="unknown",
+        placement_predicted={},
         bindings=(Binding("images", True, dims, dtype, "LINEAR", 4), Binding("output0", False, (1,), "FLOAT", "LINEAR", 4)),
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize(

@@ -46,9 +46,7 @@ def test_a_gstreamer_video_pipeline_waits_for_its_reader():
 def test_a_gstreamer_video_that_changes_its_size_is_refused():
     parts = [f"videotestsrc num-buffers=4 ! video/x-raw,width={w},height=48,framerate=50/1 ! c." for w in (64, 32)]
     seen, ended = [], []
-    handler = SimpleNamespace(
-        opened=lambda hw, source: seen.append(hw), number=lambda image, source: None, finished=ended.append
-    )
+    handler = SimpleNamespace(opened=lambda hw, source: seen.append(hw), number=lambda image, source: None, finished=ended.append)
     uri = f"gst://{' '.join(parts)} concat name=c"
     reader = Reader(open_source(uri), lambda: open_source(uri), CaptureOptions(), handler, False)
     reader.begin()

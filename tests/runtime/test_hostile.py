@@ -264,8 +264,7 @@ def test_a_camera_that_hangs_once_is_opened_again_and_its_late_frame_is_ignored(
 
 def test_a_slow_opening_of_a_source_is_not_a_stall():
     capture = Taken(
-        lambda: Camera(lambda c: time.sleep(0.01) or image(), open_=lambda: time.sleep(0.8)),
-        CaptureOptions(stall_s=0.1),
+        lambda: Camera(lambda c: time.sleep(0.01) or image(), open_=lambda: time.sleep(0.8)), CaptureOptions(stall_s=0.1)
     )
     capture.start()
     assert capture.reader.stalls == 0
@@ -378,8 +377,7 @@ def left_behind(frames):
     gc.collect()
     tracemalloc.start()
     p = pipeline(
-        f"synthetic://?pattern=counter&width=8&height=8&frames={frames}",
-        [FakeRunner((), 0.0, echo, name=n) for n in "ab"],
+        f"synthetic://?pattern=counter&width=8&height=8&frames={frames}", [FakeRunner((), 0.0, echo, name=n) for n in "ab"]
     )
     seen = []
     p._sinks = [Callback(lambda result: seen.append(result.frame.index) if result.frame.index == frames - 1 else None)]
@@ -457,9 +455,7 @@ def test_boxes_without_area_or_outside_the_frame_are_dropped():
     assert [d.box_xyxy for d in found] == [(1.0, 1.0, 4.0, 4.0)]
 
 
-@pytest.mark.parametrize(
-    "shape", [(1, 24, 0, 0), (0, 24, 4, 4), (24, 4, 4), (1, 25, 4, 4), (1, 9, 4, 4), (1, 24, 5, 4)]
-)
+@pytest.mark.parametrize("shape", [(1, 24, 0, 0), (0, 24, 4, 4), (24, 4, 4), (1, 25, 4, 4), (1, 9, 4, 4), (1, 24, 5, 4)])
 def test_outputs_of_another_shape_are_refused_by_name(shape):
     with pytest.raises(RunError, match="head|an output of shape|values per candidate"):
         decode_anchors([np.zeros(shape, np.float32)], BoxSettings((32, 32)))
@@ -596,9 +592,7 @@ def test_labels_are_read_from_a_file_or_a_list(tmp_path):
 
 
 def test_a_score_threshold_of_zero_is_not_replaced_by_the_default():
-    config = with_overrides(
-        None, artifact="a", source="s", decode={"score": 0.0, "kind": None}, stop_after={"frames": 0}
-    )
+    config = with_overrides(None, artifact="a", source="s", decode={"score": 0.0, "kind": None}, stop_after={"frames": 0})
     assert config.decode.score == 0.0
     assert config.decode.kind == "none"
 

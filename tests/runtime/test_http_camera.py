@@ -95,9 +95,10 @@ def test_an_mjpeg_image_without_header_reopens_the_stream(address):
     """jpegdec ends the pipeline with it."""
     seen, ended = [], []
     handler = SimpleNamespace(
-        opened=lambda hw, source: seen.append(0), finished=ended.append,
+        opened=lambda hw, source: seen.append(0),
+        finished=ended.append,
         number=lambda image, source: seen.__setitem__(-1, seen[-1] + 1),
-    )  # fmt: skip
+    )
     uri = f"{address}/headless"
     reader = Reader(open_source(uri), lambda: open_source(uri), CaptureOptions(backoff_first_s=0.05), handler, False)
     reader.begin()

@@ -53,9 +53,7 @@ def address(tmp_path_factory):
         yield url
 
 
-@pytest.fixture(
-    params=[pytest.param("GStreamer", marks=pytest.mark.skipif(not GSTREAMER, reason="not installed")), "OpenCV"]
-)
+@pytest.fixture(params=[pytest.param("GStreamer", marks=pytest.mark.skipif(not GSTREAMER, reason="not installed")), "OpenCV"])
 def _reader(request, monkeypatch):
     if request.param == "OpenCV":
         monkeypatch.setattr(shutil, "which", lambda name: None)

@@ -26,13 +26,7 @@ from edgedla.io.files import sha256_of
 from edgedla.placement.api import place
 from edgedla.runtime import runners as runners_module
 from edgedla.runtime.measure import layer_profile
-from edgedla.runtime.measure.layer_profile import (
-    EngineTimes,
-    measure_layers,
-    measured_profile,
-    stage_names,
-    trtexec_profile,
-)
+from edgedla.runtime.measure.layer_profile import EngineTimes, measure_layers, measured_profile, stage_names, trtexec_profile
 from edgedla.runtime.measure.timing import BenchOptions, random_inputs
 from edgedla.runtime.runners.layer_clock import LayerClock, LayerTimes
 from edgedla.runtime.runners.tensorrt_engine import TensorRtRunner
@@ -66,15 +60,18 @@ def engine_artifact(folder, version="10.3.0", layers=LAYERS, **changes):
     """What a build of MODEL with TensorRT leaves, as far as running it needs."""
     tensors = [GRAPH.tensors[n] for n in (*GRAPH.inputs, *GRAPH.outputs)]
     fields = {
-        "kind": "hybrid", "backend": "tensorrt", "simulated": False, "precision": "fp16",
+        "kind": "hybrid",
+        "backend": "tensorrt",
+        "simulated": False,
+        "precision": "fp16",
         "model": {"name": "shapes_detector", "sha256": sha256_of(MODEL), "external": {}},
         "platform": platform_for("agx-orin-64gb", trt=".".join(version.split(".")[:2])).to_dict(),
-        "software": {"tensorrt": version}, "placement_predicted": {OPERATORS[0][0]: "DLA0"},
+        "software": {"tensorrt": version},
+        "placement_predicted": {OPERATORS[0][0]: "DLA0"},
         "bindings": tuple(
-            Binding(t.name, t.name in GRAPH.inputs, tuple(t.dims), "FLOAT", "LINEAR", 4 * int(np.prod(t.dims)))
-            for t in tensors
+            Binding(t.name, t.name in GRAPH.inputs, tuple(t.dims), "FLOAT", "LINEAR", 4 * int(np.prod(t.dims))) for t in tensors
         ),
-    }  # fmt: skip
+    }
     contents = {("engine", "model.engine"): b"engine"}
     if layers is not None:
         contents[("layers", "layers.json")] = json.dumps(layers).encode()
@@ -113,9 +110,11 @@ def tensorrt(fake_tensorrt, host_memory, monkeypatch):
 
         shapes = {n: tuple(GRAPH.tensors[n].dims) for n in (*GRAPH.inputs, *GRAPH.outputs)}
         script = {
-            "inputs": {n: shapes[n] for n in GRAPH.inputs}, "outputs": {n: shapes[n] for n in GRAPH.outputs},
-            "profile": profile, **script,
-        }  # fmt: skip
+            "inputs": {n: shapes[n] for n in GRAPH.inputs},
+            "outputs": {n: shapes[n] for n in GRAPH.outputs},
+            "profile": profile,
+            **script,
+        }
         return fake_tensorrt(version, **script)
 
     return install
@@ -172,9 +171,7 @@ def test_without_the_model_the_exported_profile_has_trtexecs_format(tensorrt, je
     engine_artifact(tmp_path / "a")
     files = [tmp_path / "p.json", tmp_path / "l.json"]
     bench(tmp_path / "a", "--export-profile", files[0], "--export-layer-info", files[1], "--format", "json")
-    assert json.loads(capsys.readouterr().out)["profile"] == {
-        "file": str(files[0]), "inferences": 5, "engine_layers": len(MS),
-    }  # fmt: skip
+    assert json.loads(capsys.readouterr().out)["profile"] == {"file": str(files[0]), "inferences": 5, "engine_layers": len(MS)}
     count, *entries = json.loads(files[0].read_text())
     assert count == {"count": 5}
     assert [e["name"] for e in entries] == list(MS)
@@ -305,9 +302,16 @@ def test_off_a_jetson_no_profile_of_a_module_is_written(tensorrt, monkeypatch, t
 
 @pytest.mark.parametrize(
     ("told", "mode"),
-    [("MAXN", "MAXN"), ("MODE_30W", "30W"), ("MODE_30W_ALL", "30W"), ("MODE_15W_2CORE", "15W"), ("MODE_7W", None),
-     ("MODE_15W_DESKTOP", "15W_DESKTOP"), ("25W", None)],
-)  # fmt: skip
+    [
+        ("MAXN", "MAXN"),
+        ("MODE_30W", "30W"),
+        ("MODE_30W_ALL", "30W"),
+        ("MODE_15W_2CORE", "15W"),
+        ("MODE_7W", None),
+        ("MODE_15W_DESKTOP", "15W_DESKTOP"),
+        ("25W", None),
+    ],
+)
 def test_nvpmodels_mode_names_map_to_power_modes(told, mode):
     assert known_mode(told, platform_for("agx-xavier-32gb").module.power_modes) == mode
 

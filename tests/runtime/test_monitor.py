@@ -151,11 +151,7 @@ def test_doctor_names_the_numpy_that_jetpacks_opencv_needs(tmp_path, monkeypatch
 
 
 def test_doctor_says_that_an_orin_nano_has_no_dla(tmp_path):
-    files = {
-        **ORIN,
-        "proc/device-tree/model": "NVIDIA Jetson Orin Nano Developer Kit",
-        "proc/meminfo": "MemTotal: 7800000 kB",
-    }
+    files = {**ORIN, "proc/device-tree/model": "NVIDIA Jetson Orin Nano Developer Kit", "proc/meminfo": "MemTotal: 7800000 kB"}
     checks = {c.name: c for c in doctor(tree(tmp_path, files))}
     assert checks["DLA in this release"].state == "fail"
 

@@ -308,10 +308,27 @@ def test_tls_and_a_password_from_a_file(folder, caplog):
         pytest.skip("mosquitto or openssl is not installed")
     key, cert, users = folder / "key.pem", folder / "cert.pem", folder / "users"
     subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=localhost",
-         "-addext", "subjectAltName=DNS:localhost", "-keyout", str(key), "-out", str(cert)],
-        check=True, capture_output=True,
-    )  # fmt: skip
+        [
+            "openssl",
+            "req",
+            "-x509",
+            "-newkey",
+            "rsa:2048",
+            "-nodes",
+            "-days",
+            "1",
+            "-subj",
+            "/CN=localhost",
+            "-addext",
+            "subjectAltName=DNS:localhost",
+            "-keyout",
+            str(key),
+            "-out",
+            str(cert),
+        ],
+        check=True,
+        capture_output=True,
+    )
     subprocess.run([passwd, "-b", "-c", str(users), "cam", "s3cret-word"], check=True, capture_output=True)
     for path in (key, cert, users):
         path.chmod(0o644)
@@ -393,9 +410,7 @@ def test_a_broker_that_speaks_nonsense_costs_no_result_but_its_own(qos, answers,
 def test_results_push_no_event_out_of_the_queue_and_events_go_first():
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
-        sink = Mqtt(
-            MqttConfig(url=f"mqtt://127.0.0.1:{nobody.getsockname()[1]}", topic="site/{source}", qos=1, queue=50)
-        )
+        sink = Mqtt(MqttConfig(url=f"mqtt://127.0.0.1:{nobody.getsockname()[1]}", topic="site/{source}", qos=1, queue=50))
         sink.write_event({"event": "intruder", "source": "gate", "state": "begin"})
         for n in range(1000):
             sink.write(result(n))

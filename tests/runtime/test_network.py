@@ -21,14 +21,19 @@ ELEMENTS = 12
 
 def artifact_in(folder, **model):
     artifact = Artifact(
-        kind="hybrid", backend="tensorrt", simulated=False, model={"name": "m", **model},
-        platform={"chip": "orin", "target": "agx-orin-64gb", "trt": "10.3.0"}, software={"tensorrt": "10.3.0"},
-        precision="int8", placement_predicted={"layer": "DLA0"},
+        kind="hybrid",
+        backend="tensorrt",
+        simulated=False,
+        model={"name": "m", **model},
+        platform={"chip": "orin", "target": "agx-orin-64gb", "trt": "10.3.0"},
+        software={"tensorrt": "10.3.0"},
+        precision="int8",
+        placement_predicted={"layer": "DLA0"},
         bindings=(
             Binding("x", True, (1, 3, 2, 2), "INT8", "LINEAR", ELEMENTS, {}, 0.5),
             Binding("y", False, (1, 3, 2, 2), "INT8", "LINEAR", ELEMENTS, {}, 0.25),
         ),
-    )  # fmt: skip
+    )
     return save_artifact(artifact, folder, {("engine", "engine.plan"): b"engine"})
 
 

@@ -50,8 +50,7 @@ def test_the_next_outage_counts_from_its_own_beginning(caplog: pytest.LogCapture
 
 
 @pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(0.04, "0.0 s"), (59.9, "59.9 s"), (60.0, "1 min 0 s"), (3599.4, "59 min 59 s"), (3600.0, "1 h 0 min")],
+    ("seconds", "text"), [(0.04, "0.0 s"), (59.9, "59.9 s"), (60.0, "1 min 0 s"), (3599.4, "59 min 59 s"), (3600.0, "1 h 0 min")]
 )
 def test_outage_lengths_are_formatted(seconds: float, text: str) -> None:
     assert length(seconds) == text

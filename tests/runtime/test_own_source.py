@@ -95,10 +95,14 @@ def test_no_such_function_is_wrong_use(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "scheme"),
     [
-        ("cameras.front:frames", "python"), ("front.py:frames", "python"), ("rtmp://h/live", "rtmp"), ("srt://h:9000", "srt"),
-        ("udp://0.0.0.0:5000", "udp"), ("clip.mp4", "file"),
+        ("cameras.front:frames", "python"),
+        ("front.py:frames", "python"),
+        ("rtmp://h/live", "rtmp"),
+        ("srt://h:9000", "srt"),
+        ("udp://0.0.0.0:5000", "udp"),
+        ("clip.mp4", "file"),
     ],
-)  # fmt: skip
+)
 def test_addresses_and_their_kind(text: str, scheme: str) -> None:
     assert parse_source(text).scheme == scheme
 

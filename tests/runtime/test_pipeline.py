@@ -40,9 +40,7 @@ def number(image) -> int:
 
 def pipeline(source, runners, sinks=(), limits=None, **pool):
     capture = Capture(lambda: open_source(source))
-    return single(
-        capture, lambda im: ({"x": im}, GEOMETRY), Pool(runners, **pool), lambda b, g: [b["y"]], sinks, limits
-    )
+    return single(capture, lambda im: ({"x": im}, GEOMETRY), Pool(runners, **pool), lambda b, g: [b["y"]], sinks, limits)
 
 
 def test_results_with_nan_or_infinity_are_counted_and_logged(caplog):
@@ -283,10 +281,7 @@ def test_the_rate_excludes_the_time_of_closing_outputs():
 
 
 def test_a_full_disk_ends_the_run_and_leaves_whole_lines():
-    p = pipeline(
-        "synthetic://?pattern=counter&width=64&height=48&frames=20",
-        [FakeRunner((), 1.0, lambda i: {"y": i["x"]})],
-    )
+    p = pipeline("synthetic://?pattern=counter&width=64&height=48&frames=20", [FakeRunner((), 1.0, lambda i: {"y": i["x"]})])
     p.lanes[0].engine.decode = one_image(lambda b, g: [])
     p._sinks = [JsonLines("/dev/full")]
     with pytest.raises(RunError, match="No space left"):

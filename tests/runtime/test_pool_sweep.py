@@ -25,14 +25,8 @@ LAYERS = [
     ("pool1", "POOLING", ("r1",), ("p1",)),
     ("conv2", "CONVOLUTION", ("p1",), ("y",)),
 ]
-ON_DLA = {
-    "Layers": [{"Name": "{ForeignNode[conv1...conv2]}", "LayerType": "DLA"}],
-    "Bindings": ["image", "y"],
-}
-ELSEWHERE = {
-    "Layers": [{"Name": name, "LayerType": "CaskConvolution"} for name, _, _, _ in LAYERS],
-    "Bindings": ["image", "y"],
-}
+ON_DLA = {"Layers": [{"Name": "{ForeignNode[conv1...conv2]}", "LayerType": "DLA"}], "Bindings": ["image", "y"]}
+ELSEWHERE = {"Layers": [{"Name": name, "LayerType": "CaskConvolution"} for name, _, _, _ in LAYERS], "Bindings": ["image", "y"]}
 #: 2 MiB of local and 16 KiB of global DRAM are used.
 LOG = (
     "DLA Memory Pool Sizes: Managed SRAM = {dla_sram_bytes:g} MiB, Local DRAM = {dla_local_dram_bytes:g} MiB, "
@@ -120,9 +114,7 @@ def test_what_tensorrt_refuses_is_told_and_less_dram_is_not_tried(
 ) -> None:
     def answer(pools: Any) -> Dict[str, Any]:
         if pools.dla_sram_bytes == 1 << 12:
-            return {
-                "log": [("VERBOSE", LOG[0].format(dla_sram_bytes=1, dla_local_dram_bytes=1, dla_global_dram_bytes=1))]
-            }
+            return {"log": [("VERBOSE", LOG[0].format(dla_sram_bytes=1, dla_local_dram_bytes=1, dla_global_dram_bytes=1))]}
         if pools.dla_global_dram_bytes == 1 << 13:
             return {"inspector": ELSEWHERE}
         return {"build": "none"} if pools.dla_local_dram_bytes < 1 << 20 else {}

@@ -27,9 +27,7 @@ def has_server() -> bool:
     return subprocess.run([PYTHON, CAMERA, "--probe"], capture_output=True).returncode == 0
 
 
-pytestmark = pytest.mark.skipif(
-    not has_server(), reason="GStreamer or gst-rtsp-server's Python binding is not installed"
-)
+pytestmark = pytest.mark.skipif(not has_server(), reason="GStreamer or gst-rtsp-server's Python binding is not installed")
 
 
 @pytest.fixture

@@ -44,14 +44,9 @@ def arguments(artifact, *more):
 
 def start_hanging(grace_s, artifact, folder):
     file = folder / "p.yaml"
-    file.write_text(
-        f"version: 1\nartifact: {artifact}\nsource: synthetic://?rate=50\nstop_after: {{grace_s: {grace_s}}}\n"
-    )
+    file.write_text(f"version: 1\nartifact: {artifact}\nsource: synthetic://?rate=50\nstop_after: {{grace_s: {grace_s}}}\n")
     process = subprocess.Popen(
-        [sys.executable, "-c", HANGING, "run", str(file)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
+        [sys.executable, "-c", HANGING, "run", str(file)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     line = ""
     while "hangs" not in line:
@@ -62,8 +57,7 @@ def start_hanging(grace_s, artifact, folder):
 
 
 @pytest.mark.parametrize(
-    ("grace_s", "signals"),
-    [(0.5, [signal.SIGTERM]), (600, [signal.SIGINT, signal.SIGINT]), (600, [signal.SIGTERM] * 2)],
+    ("grace_s", "signals"), [(0.5, [signal.SIGTERM]), (600, [signal.SIGINT, signal.SIGINT]), (600, [signal.SIGTERM] * 2)]
 )
 def test_a_hung_runner_does_not_hang_the_process(artifact, tmp_path, grace_s, signals):
     process = start_hanging(grace_s, artifact, tmp_path)
@@ -111,8 +105,11 @@ class FakePipeline:
     def summary(self):
         return {
             "frames": dict.fromkeys(("captured", "dropped", "submitted", "results", "reconnects", "stalls"), 0),
-            "throughput_fps": 0.0, "simulated": True, "stages": {}, "runners": [],
-        }  # fmt: skip
+            "throughput_fps": 0.0,
+            "simulated": True,
+            "stages": {},
+            "runners": [],
+        }
 
 
 def test_a_metrics_port_that_is_taken_is_named():

@@ -55,8 +55,7 @@ def test_a_signal_ends_the_run_gracefully_with_every_result_on_disk(artifact, tm
 def test_a_killed_run_leaves_only_whole_lines(artifact, tmp_path):
     results = tmp_path / "r.jsonl"
     process = subprocess.Popen(
-        command("run", str(artifact), "--source", "synthetic://?rate=50", "--jsonl", str(results)),
-        stdout=subprocess.DEVNULL,
+        command("run", str(artifact), "--source", "synthetic://?rate=50", "--jsonl", str(results)), stdout=subprocess.DEVNULL
     )
     assert until(lambda: results.exists() and results.stat().st_size > 2000)
     process.kill()
@@ -90,16 +89,7 @@ def test_prometheus_reads_the_running_pipeline(artifact, tmp_path):
     port = free_port()
     metrics = tmp_path / "m.jsonl"
     process = subprocess.Popen(
-        command(
-            "run",
-            str(artifact),
-            "--source",
-            "synthetic://?rate=50",
-            "--prometheus",
-            str(port),
-            "--metrics",
-            str(metrics),
-        ),
+        command("run", str(artifact), "--source", "synthetic://?rate=50", "--prometheus", str(port), "--metrics", str(metrics)),
         stdout=subprocess.DEVNULL,
     )
     text = ""
@@ -153,9 +143,16 @@ def test_wrong_use_of_run_has_its_exit_code_and_reason(artifact, arguments, code
 def test_bench_counts_and_marks_simulated_times(artifact, tmp_path):
     times = tmp_path / "t.json"
     done = edgedla(
-        "bench", f"--loadEngine={artifact}", "--warmUp=10", "--duration=0.2", "--iterations=5", "--percentile=50,99",
-        f"--exportTimes={times}", "--format", "json",
-    )  # fmt: skip
+        "bench",
+        f"--loadEngine={artifact}",
+        "--warmUp=10",
+        "--duration=0.2",
+        "--iterations=5",
+        "--percentile=50,99",
+        f"--exportTimes={times}",
+        "--format",
+        "json",
+    )
     (result,) = json.loads(done.stdout)["results"]
     assert result["simulated"] is True
     assert set(result["percentiles_ms"]) == {"p50", "p99"}
@@ -164,9 +161,19 @@ def test_bench_counts_and_marks_simulated_times(artifact, tmp_path):
 
 def test_bench_accepts_common_trtexec_options(artifact):
     done = edgedla(
-        "bench", f"--loadEngine={artifact}", "--useDLACore=0", "--warmUp=1", "--duration=0", "--iterations=2",
-        "--avgRuns=10", "--useSpinWait", "--useCudaGraph", "--noDataTransfers", "--verbose", "--infStreams=2",
-    )  # fmt: skip
+        "bench",
+        f"--loadEngine={artifact}",
+        "--useDLACore=0",
+        "--warmUp=1",
+        "--duration=0",
+        "--iterations=2",
+        "--avgRuns=10",
+        "--useSpinWait",
+        "--useCudaGraph",
+        "--noDataTransfers",
+        "--verbose",
+        "--infStreams=2",
+    )
     assert "DLA0" in done.stdout
     assert re.search(r"^edgedla: ignored: .*--useSpinWait \(edgedla bench measures in one way\)", done.stderr, re.M)
     assert "--infStreams" not in done.stderr

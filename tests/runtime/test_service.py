@@ -25,9 +25,7 @@ from edgedla.runtime.health import service
     ],
     ids=["busy", "no camera", "hung runner", "hung preprocessing", "rare frames"],
 )
-def test_the_watchdog_is_fed_while_the_pipeline_makes_progress_or_has_nothing_to_do(
-    monkeypatch, results, captured, pending, fed
-):
+def test_the_watchdog_is_fed_while_the_pipeline_makes_progress_or_has_nothing_to_do(monkeypatch, results, captured, pending, fed):
     heard = []
     monkeypatch.setattr(service, "notify", heard.append)
     pipeline = SimpleNamespace(pending=pending, captured=0, results=0)

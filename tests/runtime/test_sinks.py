@@ -164,9 +164,7 @@ def test_a_pipe_is_not_rotated():
 
 
 def result(index):
-    return FrameResult(
-        Frame(index, np.zeros((8, 8, 3), np.uint8), 0.0, time_s=1700000000.25), (), "fake", True, 1.0, 1.0
-    )
+    return FrameResult(Frame(index, np.zeros((8, 8, 3), np.uint8), 0.0, time_s=1700000000.25), (), "fake", True, 1.0, 1.0)
 
 
 def test_the_newest_images_stay_over_restarts(tmp_path):

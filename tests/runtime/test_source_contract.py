@@ -33,9 +33,7 @@ def film(at: Path) -> str:
 
 
 def own(at: Path) -> str:
-    text = (
-        "import numpy as np\ndef frames():\n    for n in range(9):\n        yield np.full((20, 30, 3), n, np.uint8)\n"
-    )
+    text = "import numpy as np\ndef frames():\n    for n in range(9):\n        yield np.full((20, 30, 3), n, np.uint8)\n"
     (at / "mine.py").write_text(text)
     return f"{at}/mine.py:frames"
 

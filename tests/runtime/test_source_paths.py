@@ -80,10 +80,7 @@ def test_a_password_before_the_scheme_is_not_shown():
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "a0: &a0 [x, x]\n" + "".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]\n" for i in range(1, 12)),
-        "a: &a [*a]\n",
-    ],
+    ["a0: &a0 [x, x]\n" + "".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]\n" for i in range(1, 12)), "a: &a [*a]\n"],
     ids=["endless", "itself"],
 )
 def test_a_pipeline_file_of_nested_aliases_names_no_files(tmp_path, text):

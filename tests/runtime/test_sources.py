@@ -41,11 +41,7 @@ cv2 = pytest.importorskip("cv2", reason="OpenCV is not installed")
         ("rtsps://cam/1", "rtsp", "rtsps://cam/1"),
         ("https://cam/video.mjpg?id=7&rate=5", "http", "https://cam/video.mjpg?id=7"),
         ("rtsp://cam/1?token=a%26b+c&video&rate=5", "rtsp", "rtsp://cam/1?token=a%26b+c&video"),
-        (
-            "gst://videotestsrc pattern=ball ! video/x-raw,width=64",
-            "gst",
-            "videotestsrc pattern=ball ! video/x-raw,width=64",
-        ),
+        ("gst://videotestsrc pattern=ball ! video/x-raw,width=64", "gst", "videotestsrc pattern=ball ! video/x-raw,width=64"),
     ],
 )
 def test_common_spellings_of_source_addresses_are_parsed(text, scheme, place):
@@ -90,9 +86,7 @@ def test_an_invalid_source_address_names_the_allowed_forms(text, says):
 def test_every_live_pipeline_is_bounded_and_leaky(text, jetson):
     pipeline = pipeline_head(parse_source(text), jetson)
     assert LEAKY in pipeline
-    assert any(e in pipeline for e in ("nvarguscamerasrc", "nvv4l2decoder", "nvjpegdec")) == (
-        jetson or text.startswith("csi")
-    )
+    assert any(e in pipeline for e in ("nvarguscamerasrc", "nvv4l2decoder", "nvjpegdec")) == (jetson or text.startswith("csi"))
 
 
 def test_a_file_name_with_quotes_cannot_add_elements_to_the_pipeline():
@@ -196,14 +190,8 @@ SECRET_SOURCES = [
     ("http://cam/video?token=S3cret", "http://cam/..."),
     ("https://user:S3cret@cam/video", "https://cam/..."),
     ("http://cam:8080/?pwd=S3cret", "http://cam:8080/..."),
-    (
-        "gst://rtspsrc location=rtsp://cam/1 user-id=admin user-pw=S3cret ! decodebin",
-        "gst://rtspsrc ! decodebin",
-    ),
-    (
-        'gst://rtspsrc location=rtsp://cam/1 user-pw="a !S3cret! \\" !S3cret! b" ! decodebin',
-        "gst://rtspsrc ! decodebin",
-    ),
+    ("gst://rtspsrc location=rtsp://cam/1 user-id=admin user-pw=S3cret ! decodebin", "gst://rtspsrc ! decodebin"),
+    ('gst://rtspsrc location=rtsp://cam/1 user-pw="a !S3cret! \\" !S3cret! b" ! decodebin', "gst://rtspsrc ! decodebin"),
     ("gst://souphttpsrc location=http://a:S3cret@cam/ ! jpegdec", "gst://souphttpsrc ! jpegdec"),
 ]
 
@@ -264,9 +252,7 @@ def test_addresses_without_secrets_stay_readable():
 
 @pytest.mark.skipif(shutil.which("gst-launch-1.0") is None, reason="GStreamer is not installed")
 def test_no_argument_of_a_process_holds_the_address():
-    source = GstLaunchSource(
-        parse_source("gst://videotestsrc name=S3cret is-live=true ! video/x-raw,width=32,height=24")
-    )
+    source = GstLaunchSource(parse_source("gst://videotestsrc name=S3cret is-live=true ! video/x-raw,width=32,height=24"))
     try:
         assert source.open() == (24, 32)
         lines = [p.read_bytes() for p in Path("/proc").glob("[0-9]*/cmdline") if p.is_file()]
@@ -276,18 +262,14 @@ def test_no_argument_of_a_process_holds_the_address():
         source.close()
 
 
-gstreamer = pytest.mark.skipif(
-    shutil.which("gst-launch-1.0") is None, reason="GStreamer's gst-launch-1.0 is not installed"
-)
+gstreamer = pytest.mark.skipif(shutil.which("gst-launch-1.0") is None, reason="GStreamer's gst-launch-1.0 is not installed")
 
 
 @gstreamer
 @pytest.mark.parametrize(("w", "h"), [(70, 30), (71, 31), (640, 480)])
 def test_real_gstreamer_delivers_frames_in_the_size_of_the_pipeline(w, h):
     source = GstLaunchSource(
-        parse_source(
-            f"gst://videotestsrc num-buffers=7 pattern=white ! video/x-raw,width={w},height={h},framerate=20/1"
-        )
+        parse_source(f"gst://videotestsrc num-buffers=7 pattern=white ! video/x-raw,width={w},height={h},framerate=20/1")
     )
     try:
         assert source.open() == (h, w)
@@ -303,9 +285,7 @@ def test_real_gstreamer_delivers_frames_in_the_size_of_the_pipeline(w, h):
 @pytest.mark.parametrize(("flip", "bright"), [("none", "top"), ("vertical", "bottom"), ("rotate-180", "bottom")])
 def test_real_gstreamer_scales_rotates_and_limits_the_rate(flip, bright):
     # videobox makes an image whose upper half is white.
-    pipeline = (
-        "videotestsrc is-live=true pattern=white ! video/x-raw,width=64,height=32,framerate=50/1 ! videobox bottom=-32"
-    )
+    pipeline = "videotestsrc is-live=true pattern=white ! video/x-raw,width=64,height=32,framerate=50/1 ! videobox bottom=-32"
     source = GstLaunchSource(parse_source(f"gst://{pipeline}", {"width": 32, "height": 24, "rate": 10, "flip": flip}))
     try:
         assert source.open() == (24, 32)
@@ -450,9 +430,7 @@ def test_options_after_a_path_are_distinguished_from_a_files_name(tmp_path):
 
 def test_a_file_without_an_index_loops_too(tmp_path):
     path = tmp_path / "raw.mjpeg"
-    path.write_bytes(
-        b"".join(cv2.imencode(".jpg", np.full((8, 8, 3), 50 * i, np.uint8))[1].tobytes() for i in range(4))
-    )
+    path.write_bytes(b"".join(cv2.imencode(".jpg", np.full((8, 8, 3), 50 * i, np.uint8))[1].tobytes() for i in range(4)))
     source = open_source(str(path), {"loop": "true", "frames": 10})
     source.open()
     assert [round(f.mean() / 50) for f in frames_of(source)] == [0, 1, 2, 3, 0, 1, 2, 3, 0, 1]

@@ -21,13 +21,16 @@ SIZE = 192
 
 def artifact_for(folder, version, devices=("DLA0", "GPU"), names=("x", "y")):
     artifact = Artifact(
-        kind="hybrid", backend="tensorrt", simulated=False, model={"name": "m"},
-        platform={"chip": "orin", "target": "agx-orin-64gb", "trt": "10.3.0"}, software={"tensorrt": version}, precision="int8",
+        kind="hybrid",
+        backend="tensorrt",
+        simulated=False,
+        model={"name": "m"},
+        platform={"chip": "orin", "target": "agx-orin-64gb", "trt": "10.3.0"},
+        software={"tensorrt": version},
+        precision="int8",
         placement_predicted={f"layer{i}": d for i, d in enumerate(devices)},
-        bindings=tuple(
-            Binding(name, i == 0, (1, 3, 8, 8), "INT8", "LINEAR", SIZE, {}, 1.0) for i, name in enumerate(names)
-        ),
-    )  # fmt: skip
+        bindings=tuple(Binding(name, i == 0, (1, 3, 8, 8), "INT8", "LINEAR", SIZE, {}, 1.0) for i, name in enumerate(names)),
+    )
     return save_artifact(artifact, folder, {("engine", "engine.plan"): b"engine"})
 
 
@@ -172,9 +175,7 @@ def test_tensorrts_warnings_are_logged_not_printed(fake_tensorrt, open_on, caplo
         # After the runner's end too: the plugin registry keeps the pointer.
         loggers[0].log(trt.ILogger.WARNING, "Using an engine plan file across different models of devices")
         loggers[0].log(trt.ILogger.INFO, "Loaded engine size: 1 MiB")
-    assert [r.getMessage() for r in caplog.records] == [
-        "TensorRT: Using an engine plan file across different models of devices"
-    ]
+    assert [r.getMessage() for r in caplog.records] == ["TensorRT: Using an engine plan file across different models of devices"]
     assert capfd.readouterr().out == ""
 
 
@@ -233,8 +234,7 @@ def test_without_activity_counters_no_core_is_proved(fake_tensorrt, open_on):
 
 
 @pytest.mark.parametrize(
-    ("device", "devices", "says"),
-    [("GPU", ("DLA0", "GPU"), "has DLA layers"), ("DLA0", ("GPU", "GPU"), "has no DLA layer")],
+    ("device", "devices", "says"), [("GPU", ("DLA0", "GPU"), "has DLA layers"), ("DLA0", ("GPU", "GPU"), "has no DLA layer")]
 )
 def test_an_engine_is_refused_on_a_device_it_was_not_built_for(tmp_path, device, devices, says):
     with pytest.raises(UsageError, match=says):

@@ -46,33 +46,61 @@ RTSP = 'rtspsrc name=edgedla-source location="rtsp://c/1" latency=%d drop-on-lat
 @pytest.mark.parametrize(
     ("source", "jetson", "text"),
     [
-        ("csi://0?width=1280&height=720&rate=30", True,
-         "nvarguscamerasrc sensor-id=0 ! video/x-raw(memory:NVMM),width=1280,height=720,framerate=30/1,format=NV12 ! "
-         f"{QUEUE} ! nvvidconv flip-method=0 ! video/x-raw,format=NV12"),
-        ("csi://1?width=640&height=480&rate=29.97&flip=rotate-90", True,
-         "nvarguscamerasrc sensor-id=1 ! video/x-raw(memory:NVMM),width=640,height=480,framerate=29970/1000,format=NV12 ! "
-         f"{QUEUE} ! nvvidconv flip-method=3 ! video/x-raw,format=NV12"),
-        ("v4l2:///dev/video2?width=640&height=480&rate=30", False,
-         f'v4l2src device="/dev/video2" ! video/x-raw,width=640,height=480,framerate=30/1 ! {QUEUE} ! videoconvert ! {RAW}'),
-        ("v4l2:///dev/video2?codec=mjpeg&width=640&height=480&flip=vertical", False,
-         f'v4l2src device="/dev/video2" ! image/jpeg,width=640,height=480 ! {QUEUE} ! jpegdec ! videoflip video-direction=vert ! '
-         f"videoconvert ! {RAW}"),
-        ("v4l2:///dev/video2?codec=mjpeg&width=640&height=480", True,
-         f'v4l2src device="/dev/video2" ! image/jpeg,width=640,height=480 ! {QUEUE} ! nvjpegdec ! video/x-raw ! videoconvert ! {RAW}'),
-        ("rtsp://c/1?codec=h264&latency=50", False,
-         RTSP % 50 + "rtph264depay ! h264parse config-interval=0 ! avdec_h264 name=edgedla-decoder output-corrupt=false ! "
-         f"{QUEUE} ! videoconvert ! {RAW}"),
-        ("rtsp://c/1?codec=h265&latency=50", True,
-         RTSP % 50 + f"rtph265depay ! h265parse config-interval=0 ! nvv4l2decoder ! {QUEUE} ! nvvidconv flip-method=0 ! "
-         "video/x-raw,format=NV12"),
-        ("rtsp://c/1?codec=mjpeg&latency=50&rate=5&flip=horizontal", False,
-         RTSP % 50 + f"rtpjpegdepay ! jpegdec ! {QUEUE} ! videorate drop-only=true ! video/x-raw,framerate=5/1 ! "
-         f"videoflip video-direction=horiz ! videoconvert ! {RAW}"),
+        (
+            "csi://0?width=1280&height=720&rate=30",
+            True,
+            "nvarguscamerasrc sensor-id=0 ! video/x-raw(memory:NVMM),width=1280,height=720,framerate=30/1,format=NV12 ! "
+            f"{QUEUE} ! nvvidconv flip-method=0 ! video/x-raw,format=NV12",
+        ),
+        (
+            "csi://1?width=640&height=480&rate=29.97&flip=rotate-90",
+            True,
+            "nvarguscamerasrc sensor-id=1 ! video/x-raw(memory:NVMM),width=640,height=480,framerate=29970/1000,format=NV12 ! "
+            f"{QUEUE} ! nvvidconv flip-method=3 ! video/x-raw,format=NV12",
+        ),
+        (
+            "v4l2:///dev/video2?width=640&height=480&rate=30",
+            False,
+            f'v4l2src device="/dev/video2" ! video/x-raw,width=640,height=480,framerate=30/1 ! {QUEUE} ! videoconvert ! {RAW}',
+        ),
+        (
+            "v4l2:///dev/video2?codec=mjpeg&width=640&height=480&flip=vertical",
+            False,
+            f'v4l2src device="/dev/video2" ! image/jpeg,width=640,height=480 ! {QUEUE} ! jpegdec ! videoflip video-direction=vert ! '
+            f"videoconvert ! {RAW}",
+        ),
+        (
+            "v4l2:///dev/video2?codec=mjpeg&width=640&height=480",
+            True,
+            f'v4l2src device="/dev/video2" ! image/jpeg,width=640,height=480 ! {QUEUE} ! nvjpegdec ! video/x-raw ! videoconvert ! {RAW}',
+        ),
+        (
+            "rtsp://c/1?codec=h264&latency=50",
+            False,
+            RTSP % 50 + "rtph264depay ! h264parse config-interval=0 ! avdec_h264 name=edgedla-decoder output-corrupt=false ! "
+            f"{QUEUE} ! videoconvert ! {RAW}",
+        ),
+        (
+            "rtsp://c/1?codec=h265&latency=50",
+            True,
+            RTSP % 50 + f"rtph265depay ! h265parse config-interval=0 ! nvv4l2decoder ! {QUEUE} ! nvvidconv flip-method=0 ! "
+            "video/x-raw,format=NV12",
+        ),
+        (
+            "rtsp://c/1?codec=mjpeg&latency=50&rate=5&flip=horizontal",
+            False,
+            RTSP % 50 + f"rtpjpegdepay ! jpegdec ! {QUEUE} ! videorate drop-only=true ! video/x-raw,framerate=5/1 ! "
+            f"videoflip video-direction=horiz ! videoconvert ! {RAW}",
+        ),
         ("http://c/a?b=9", False, f'uridecodebin uri="http://c/a?b=9" ! videoconvert ! {QUEUE} ! videoconvert ! {RAW}'),
-        ("http://c/live", True, f'uridecodebin uri="http://c/live" ! {QUEUE} ! nvvidconv flip-method=0 ! video/x-raw,format=NV12'),
+        (
+            "http://c/live",
+            True,
+            f'uridecodebin uri="http://c/live" ! {QUEUE} ! nvvidconv flip-method=0 ! video/x-raw,format=NV12',
+        ),
         ("gst://videotestsrc", True, f"videotestsrc ! {QUEUE} ! videoconvert ! video/x-raw,format={{NV12,I420,BGR}}"),
     ],
-)  # fmt: skip
+)
 def test_a_source_is_this_pipeline(source: str, jetson: bool, text: str) -> None:
     assert pipeline_head(parse_source(source), jetson) == text
 
@@ -211,9 +239,7 @@ def test_no_more_frames_than_asked_for(played: Opened) -> None:
 @pytest.mark.parametrize(("film", "error"), [(True, UsageError), (False, RunError)])
 def test_frames_do_not_change_their_size(film: bool, error: type, played: Opened) -> None:
     kind = ("say", f"edgedla: {'film' if film else 'camera'}\n")
-    source = played(
-        "http://c/1", [kind, caps(4, 2), caps(0, 0), caps(4, 2), ("frame", [24, 1]), caps(8, 6), ("frame", [24, 1])]
-    )
+    source = played("http://c/1", [kind, caps(4, 2), caps(0, 0), caps(4, 2), ("frame", [24, 1]), caps(8, 6), ("frame", [24, 1])])
 
     def played_on() -> None:
         source.open()
@@ -227,25 +253,41 @@ def test_frames_do_not_change_their_size(film: bool, error: type, played: Opened
 @pytest.mark.parametrize(
     ("address", "words", "what", "hint"),
     [
-        ("gst://p", 'ERROR: from element /GstPipeline:p/a:0: no element "avdec_h264"\n', 'a:0: no element "avdec_h264"',
-         "apt install gstreamer1.0-libav"),
+        (
+            "gst://p",
+            'ERROR: from element /GstPipeline:p/a:0: no element "avdec_h264"\n',
+            'a:0: no element "avdec_h264"',
+            "apt install gstreamer1.0-libav",
+        ),
         ("gst://p", 'no element "h264parse"', 'no element "h264parse"', "apt install gstreamer1.0-plugins-bad"),
         ("gst://p", 'no element "h265parse"', 'no element "h265parse"', "apt install gstreamer1.0-plugins-bad"),
-        ("gst://p", 'no element "nvvidconv"', 'no element "nvvidconv"',
-         "apt install nvidia-l4t-gstreamer (on a Jetson; in containers --runtime nvidia)"),
+        (
+            "gst://p",
+            'no element "nvvidconv"',
+            'no element "nvvidconv"',
+            "apt install nvidia-l4t-gstreamer (on a Jetson; in containers --runtime nvidia)",
+        ),
         ("gst://p", 'no element "videorate"', 'no element "videorate"', "apt install gstreamer1.0-plugins-base"),
         ("gst://p", 'no element "other"', 'no element "other"', "apt install gstreamer1.0-plugins-good"),
-        ("gst://p", "it is missing a plug-in.", "it is missing a plug-in",
-         "apt install gstreamer1.0-plugins-good gstreamer1.0-plugins-bad gstreamer1.0-libav"),
-        ("v4l2:///dev/video0", "not-negotiated", "not-negotiated",
-         "the camera lacks this size, rate or format: `v4l2-ctl --list-formats-ext` lists them; try codec=mjpeg"),
+        (
+            "gst://p",
+            "it is missing a plug-in.",
+            "it is missing a plug-in",
+            "apt install gstreamer1.0-plugins-good gstreamer1.0-plugins-bad gstreamer1.0-libav",
+        ),
+        (
+            "v4l2:///dev/video0",
+            "not-negotiated",
+            "not-negotiated",
+            "the camera lacks this size, rate or format: `v4l2-ctl --list-formats-ext` lists them; try codec=mjpeg",
+        ),
         ("rtsp://c/1?codec=h264", "not-linked", "not-linked", "the stream is not h264: leave `codec` out to take its own"),
         ("rtsp://c/1", "not-linked", "not-linked", None),
         ("gst://p", "a\nWARNING: from element /GstPipeline:p/q: b\ngst.c(12): c\nAdditional debug info:\na\n", "a; q: b", None),
         ("gst://p", "1\n2\n3\n4\n5\n", "2; 3; 4; 5", None),
         ("gst://p", "", "", None),
     ],
-)  # fmt: skip
+)
 def test_a_pipeline_that_ends_says_why_and_what_helps(
     address: str, words: str, what: str, hint: Optional[str], played: Opened
 ) -> None:
@@ -518,9 +560,7 @@ def test_pictures_go_to_the_server_with_their_size(
 
 
 @pytest.mark.parametrize(("code", "error"), [(3, EnvironmentMissing), (1, RunError)])
-def test_a_server_that_does_not_start_says_why(
-    code: int, error: type, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_server_that_does_not_start_says_why(code: int, error: type, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(error, match="the last line") as caught:
         served({"error": "first\nthe last line", "code": code}, tmp_path, monkeypatch)
     found: Any = caught.value
@@ -533,9 +573,7 @@ def test_a_server_that_does_not_start_says_why(
     ("jetson", "target", "first"),
     [(True, "agx-orin-64gb", "nvv4l2h264enc"), (True, "orin-nano-8gb", "x264enc"), (False, "", "x264enc")],
 )
-def test_hardware_encodes_where_there_is_one(
-    jetson: bool, target: str, first: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_hardware_encodes_where_there_is_one(jetson: bool, target: str, first: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("edgedla.targets.jetson.on_jetson", lambda: jetson)
     monkeypatch.setattr("edgedla.targets.board.board_target", lambda: target)
     names = encoders("auto")
@@ -563,10 +601,7 @@ def stream(level: List[int]) -> Tuple[Any, List[Tuple[str, Tuple[Any, ...]]], in
     calls: List[Tuple[str, Tuple[Any, ...]]] = []
     app = Recorded(calls, gst_app_src_get_current_level_bytes=lambda source: level[0])
     names = SimpleNamespace(
-        gst=Recorded(calls),
-        app=app,
-        rtsp=Recorded(calls),
-        gobject=Recorded(calls, g_type_name_from_instance=b"GstAppSink"),
+        gst=Recorded(calls), app=app, rtsp=Recorded(calls), gobject=Recorded(calls, g_type_name_from_instance=b"GstAppSink")
     )
     fd, theirs = os.pipe()
     made = Stream(names, 4, fd, "/cam", "( launch )", 9)  # type: ignore[arg-type]
@@ -650,11 +685,7 @@ def test_viewers_that_vanished_are_cleaned_up_and_their_memory_is_given_back() -
     streams: Any = [SimpleNamespace(left=True), SimpleNamespace(left=False)]
     assert clean_up(libraries, 3, streams)(None) == 1
     assert [s.left for s in streams] == [False, False]
-    assert [name for name, _ in calls] == [
-        "gst_rtsp_server_get_session_pool",
-        "gst_rtsp_session_pool_cleanup",
-        "g_object_unref",
-    ]
+    assert [name for name, _ in calls] == ["gst_rtsp_server_get_session_pool", "gst_rtsp_session_pool_cleanup", "g_object_unref"]
 
 
 @pytest.mark.parametrize("name", ENCODERS)
@@ -707,9 +738,7 @@ NEEDED = "mp4mux avidemux jpegdec h264parse"
         *((f"{NEEDED} x264enc".replace(n, ""), "", None) for n in NEEDED.split()),
     ],
 )
-def test_films_are_encoded_where_all_elements_are(
-    elements: str, without: str, name: Optional[str], installed: Any
-) -> None:
+def test_films_are_encoded_where_all_elements_are(elements: str, without: str, name: Optional[str], installed: Any) -> None:
     installed(elements, without=without)
     assert mp4.encoder() == name
 

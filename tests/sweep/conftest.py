@@ -49,9 +49,13 @@ def models(tmp_path: Path) -> Path:
 def edgedla(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess]:
     def run(*words: Any, env: Any = None) -> subprocess.CompletedProcess:
         return subprocess.run(
-            [sys.executable, "-m", "edgedla", *(str(w) for w in words)], cwd=str(tmp_path), capture_output=True,
-            text=True, timeout=300, env={**os.environ, "PYTHONPATH": str(ROOT), **(env or {})},
-        )  # fmt: skip
+            [sys.executable, "-m", "edgedla", *(str(w) for w in words)],
+            cwd=str(tmp_path),
+            capture_output=True,
+            text=True,
+            timeout=300,
+            env={**os.environ, "PYTHONPATH": str(ROOT), **(env or {})},
+        )
 
     return run
 
@@ -69,18 +73,21 @@ class Dask:
 
     def worker(self, *words: str) -> subprocess.Popen:
         log = self.folder / f"worker{len(self.processes)}.log"
-        process = self._start(
-            log, "worker", self.address, "--nthreads", "1", "--no-dashboard", "--host", "127.0.0.1", *words
-        )
+        process = self._start(log, "worker", self.address, "--nthreads", "1", "--no-dashboard", "--host", "127.0.0.1", *words)
         self._said(log, r"Registered to:\s+(tcp://\S+)")
         return process
 
     def _start(self, log: Path, *words: str) -> subprocess.Popen:
         with open(log, "wb") as f:
             process = subprocess.Popen(
-                [sys.executable, "-m", "distributed.cli.dask_" + words[0], *words[1:]], stdin=subprocess.DEVNULL,
-                stdout=f, stderr=f, env=self.env, cwd=str(self.folder), start_new_session=True,
-            )  # fmt: skip
+                [sys.executable, "-m", "distributed.cli.dask_" + words[0], *words[1:]],
+                stdin=subprocess.DEVNULL,
+                stdout=f,
+                stderr=f,
+                env=self.env,
+                cwd=str(self.folder),
+                start_new_session=True,
+            )
         self.processes.append(process)
         return process
 

@@ -15,9 +15,7 @@ from edgedla.sweep import journal as journal_module
 from edgedla.sweep.journal import Journal
 from edgedla.sweep.row import COLUMNS, TEXTS
 
-GOOD = {
-    **dict.fromkeys(COLUMNS), "key": "k", "model": "m.onnx", "status": "ok", "layers": 3, "latency_us": 1.5, "fixes": "R1:2",
-}  # fmt: skip
+GOOD = {**dict.fromkeys(COLUMNS), "key": "k", "model": "m.onnx", "status": "ok", "layers": 3, "latency_us": 1.5, "fixes": "R1:2"}
 
 
 def rows(path: Path, line: str) -> Any:
@@ -52,11 +50,22 @@ def test_an_edited_row_is_dropped(tmp_path: Path, was: str, now: str) -> None:
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("status", "3"), ("status", '"fine"'), ("status", "null"), ("key", "7"), ("model", "null"), ("reason", "[]"), ("layers", '"3"'),
-        ("layers", "true"), ("latency_us", "{}"), ("latency_us", "1e999"), ("macs", "1" + "0" * 400), ("energy_mj", "NaN"),
-        ("board", "1"), ("fixes", "[" * 100_000),
+        ("status", "3"),
+        ("status", '"fine"'),
+        ("status", "null"),
+        ("key", "7"),
+        ("model", "null"),
+        ("reason", "[]"),
+        ("layers", '"3"'),
+        ("layers", "true"),
+        ("latency_us", "{}"),
+        ("latency_us", "1e999"),
+        ("macs", "1" + "0" * 400),
+        ("energy_mj", "NaN"),
+        ("board", "1"),
+        ("fixes", "[" * 100_000),
     ],
-)  # fmt: skip
+)
 def test_a_row_with_an_invalid_column_is_ignored(tmp_path: Path, name: str, value: str) -> None:
     text = json.dumps({**GOOD, name: "@"}).replace('"@"', value)
     assert rows(tmp_path / "j", text) == {}

@@ -95,12 +95,7 @@ def test_layer_counts_of_a_sweep_row_exclude_folded_layers(tmp_path):
 def test_a_sweep_row_with_place_equals_place(tmp_path):
     """So small a network is best left to the GPU, though the DLA would take all of it but the global average."""
     path = tmp_path / "pooled.onnx"
-    nodes = [
-        node("Conv", "x w", "c"),
-        node("GlobalAveragePool", "c", "p"),
-        node("Flatten", "p", "f"),
-        node("Relu", "f", "y"),
-    ]
+    nodes = [node("Conv", "x w", "c"), node("GlobalAveragePool", "c", "p"), node("Flatten", "p", "f"), node("Relu", "f", "y")]
     save(onnx_model(nodes, {"x": (1, 8, 16, 16)}, {"y": (1, 8)}, [ones("w", 8, 8, 1, 1)]), path)
     wanted = list(tasks_of([str(path)], PLATFORMS[:1], ("fp16",), Settings(action="place", objective="latency")))
     (row,) = run_sweep(wanted, limits=Limits(), jobs=1)
@@ -119,11 +114,7 @@ def test_an_interrupted_sweep_resumes_from_its_journal(models, tmp_path):
     def run(task_list):
         worked.clear()
         return run_sweep(
-            task_list,
-            limits=Limits(),
-            jobs=1,
-            journal=journal,
-            progress=lambda d, t, row: worked.append(row and row["key"]),
+            task_list, limits=Limits(), jobs=1, journal=journal, progress=lambda d, t, row: worked.append(row and row["key"])
         )
 
     whole = run(tasks(models))
@@ -147,9 +138,7 @@ def test_the_key_of_a_sweep_row_covers_all_its_inputs(models):
         return Task(**{**task.__dict__, **changes}).key
 
     assert key() == key(model="elsewhere", label="another name", profile="moved")
-    read = [
-        f.name for of in (Task, Settings) for f in fields(of) if f.name not in ("model", "label", "profile", "settings")
-    ]
+    read = [f.name for of in (Task, Settings) for f in fields(of) if f.name not in ("model", "label", "profile", "settings")]
     different = [key(), *(key(**{name: 77 if name in ("batch", "time_limit_s") else "other"}) for name in read)]
     assert len(set(different)) == len(different)
 
@@ -166,7 +155,7 @@ def child_that(monkeypatch, code):
     popen = subprocess.Popen
     monkeypatch.setattr(
         worker.subprocess, "Popen", lambda command, **kw: popen([sys.executable, "-c", script, *command[3:]], **kw)
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize(
@@ -177,7 +166,7 @@ def child_that(monkeypatch, code):
         ("x = bytearray(3 << 30)", "memory", "out of memory"),
         ("import os; os.write(2, b'fatal: no good'); os._exit(3)", "crashed", "exit code 3: fatal: no good"),
     ],
-)  # fmt: skip
+)
 def test_a_model_that_crashes_its_process_fails_its_own_row_only(models, monkeypatch, code, status, reason):
     if "bytearray" in code:
         code = (
@@ -228,8 +217,20 @@ def test_place_and_fix_add_their_columns(models):
 
 
 def test_the_verb_writes_every_form(edgedla, models, tmp_path):
-    done = edgedla("sweep", "models", "--target", "agx-orin-64gb,orin-nx-16gb@jp6.1", "-o", "r.jsonl", "-o", "r.csv",
-                   "-o", "r.html", "--reports", "pages")  # fmt: skip
+    done = edgedla(
+        "sweep",
+        "models",
+        "--target",
+        "agx-orin-64gb,orin-nx-16gb@jp6.1",
+        "-o",
+        "r.jsonl",
+        "-o",
+        "r.csv",
+        "-o",
+        "r.html",
+        "--reports",
+        "pages",
+    )
     assert done.returncode == 3, done.stderr
     assert done.stdout == "10 rows (2 model-error, 8 ok): r.jsonl, r.csv, r.html\n"
     assert "broken.onnx on agx-orin-64gb, int8: model-error" in done.stderr
@@ -277,10 +278,11 @@ def test_parquet_has_the_same_rows_or_names_the_missing_library(edgedla, models,
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("-o", "folder.csv"), "this is a folder"), (("-o", "models/a.onnx/r.html"), "a part of this path is a file"),
+        (("-o", "folder.csv"), "this is a folder"),
+        (("-o", "models/a.onnx/r.html"), "a part of this path is a file"),
         (("--reports", "models/a.onnx/pages"), "a part of this path is a file"),
     ],
-)  # fmt: skip
+)
 def test_an_unwritable_sweep_output_is_refused_before_the_first_row(edgedla, models, tmp_path, words, says):
     (tmp_path / "folder.csv").mkdir()
     done = edgedla("sweep", "models", "-o", "r.csv", *words)
@@ -292,11 +294,15 @@ def test_an_unwritable_sweep_output_is_refused_before_the_first_row(edgedla, mod
 @pytest.mark.parametrize(
     "words",
     [
-        ("sweep",), ("sweep", "models"), ("sweep", "models", "-o", "r.txt"), ("sweep", "models", "-o", "r.csv", "--power-mode", "MAXN"),
-        ("sweep", "models", "-o", "r.csv", "--target", "orin-xx"), ("sweep", "models", "-o", "r.csv", "--precision", "fp8"),
+        ("sweep",),
+        ("sweep", "models"),
+        ("sweep", "models", "-o", "r.txt"),
+        ("sweep", "models", "-o", "r.csv", "--power-mode", "MAXN"),
+        ("sweep", "models", "-o", "r.csv", "--target", "orin-xx"),
+        ("sweep", "models", "-o", "r.csv", "--precision", "fp8"),
         ("sweep", "models", "-o", "r.csv", "--profile", "models/a.onnx"),
     ],
-)  # fmt: skip
+)
 def test_wrong_use_of_sweep_exits_with_2(edgedla, models, words):
     done = edgedla(*words)
     assert done.returncode == 2, done.stderr
@@ -431,25 +437,18 @@ def test_a_listener_that_is_no_scheduler_is_given_up(models, monkeypatch):
 
 @pytest.mark.parametrize(
     ("answer", "sound"),
-    [
-        (None, 0),
-        ("rows", 0),
-        ([], 0),
-        ([None, {}, 3], 0),
-        ("one", 1),
-        ("both", 2),
-        ("twice", 2),
-        ("other", 1),
-        ("odd", 1),
-    ],
+    [(None, 0), ("rows", 0), ([], 0), ([None, {}, 3], 0), ("one", 1), ("both", 2), ("twice", 2), ("other", 1), ("odd", 1)],
 )
 def test_what_a_dask_worker_answers_becomes_a_row_of_each_task(models, answer, sound):
     wanted = tasks(models)[:2]
     one, two = (new_row(task, "ok", layers=3) for task in wanted)
     answers = {
-        "one": [two], "both": [two, one], "twice": [one, one, two], "other": [{**one, "key": "0" * 64}, two],
+        "one": [two],
+        "both": [two, one],
+        "twice": [one, one, two],
+        "other": [{**one, "key": "0" * 64}, two],
         "odd": [{**one, "layers": "three"}, two],
-    }  # fmt: skip
+    }
     rows = rows_in(answers.get(answer, answer) if isinstance(answer, str) else answer, wanted)
     assert [row["key"] for row in rows] == [task.key for task in wanted]
     assert [row["status"] for row in rows].count("ok") == sound

@@ -34,12 +34,8 @@ def test_a_board_of_every_module_is_recognised():
     # A name that stands in SIZES_GB is a family: the board's memory tells which of its modules it is.
     told = {f"{family}-{size}gb" for family, sizes in SIZES_GB.items() for size in sizes}
     told |= {name for name in (*PARTS.values(), *(name for _, name in MODELS)) if name not in SIZES_GB}
-    assert (
-        sorted(set(module_ids()) - told) == []
-    ), "edgedla/targets/board.py: add its size to SIZES_GB, its part to PARTS"
-    assert (
-        sorted(told - set(module_ids())) == []
-    ), "edgedla/targets/board.py names them, rules/targets/ has no such file"
+    assert sorted(set(module_ids()) - told) == [], "edgedla/targets/board.py: add its size to SIZES_GB, its part to PARTS"
+    assert sorted(told - set(module_ids())) == [], "edgedla/targets/board.py names them, rules/targets/ has no such file"
 
 
 @pytest.mark.parametrize("name", module_ids())
@@ -47,9 +43,7 @@ def test_the_default_release_of_a_module_is_one_of_its_family(name):
     module = modules()[name]
     rows = [row for row in releases().jetpack if row.version == module.default_jetpack]
     assert rows, f"rules/targets/{name}.yaml: releases.yaml has no JetPack {module.default_jetpack}"
-    assert (
-        module.family in rows[0].families
-    ), f"releases.yaml: JetPack {module.default_jetpack} is not for {module.family}"
+    assert module.family in rows[0].families, f"releases.yaml: JetPack {module.default_jetpack} is not for {module.family}"
 
 
 @pytest.mark.parametrize("name", module_ids())
@@ -58,8 +52,7 @@ def test_every_module_has_engines_whose_costs_are_known(name):
 
 
 @pytest.mark.parametrize(
-    ("asked", "version"),
-    [("10.3", (10, 3, 0)), ("10.3.0", (10, 3, 0)), ("10.3.0.30", (10, 3, 0, 30)), ("10.7", (10, 7, 0))],
+    ("asked", "version"), [("10.3", (10, 3, 0)), ("10.3.0", (10, 3, 0)), ("10.3.0.30", (10, 3, 0, 30)), ("10.7", (10, 7, 0))]
 )
 def test_short_and_long_tensorrt_versions_mean_the_same_release(asked, version):
     assert platform_for("agx-orin-64gb", trt=asked).release.trt == version
@@ -250,9 +243,14 @@ def test_super_modes_raise_the_clocks_of_both_engines():
 
 @pytest.mark.parametrize(
     ("target", "mode", "units"),
-    [("orin-nx-16gb", "25W", 8), ("orin-nx-16gb", "15W", 4), ("orin-nx-8gb", "10W_SUPER", 4), ("orin-nano-8gb", "7W", 4),
-     ("agx-xavier-32gb", "10W", 4)],
-)  # fmt: skip
+    [
+        ("orin-nx-16gb", "25W", 8),
+        ("orin-nx-16gb", "15W", 4),
+        ("orin-nx-8gb", "10W_SUPER", 4),
+        ("orin-nano-8gb", "7W", 4),
+        ("agx-xavier-32gb", "10W", 4),
+    ],
+)
 def test_low_power_modes_switch_half_of_the_gpu_off(target, mode, units):
     assert multiprocessors(platform_for(target).module, mode) == units
 

@@ -74,9 +74,15 @@ def test_a_model_that_the_baseline_does_not_hold_fails(model: Path, tmp_path: Pa
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("min_dla_macs", 95.0), ("min_dla_macs", float("nan")), ("max_loadables", -1), ("max_latency_us", float("nan")),
-     ("max_energy_mj", -0.5), ("fail_on", "sometimes")],
-)  # fmt: skip
+    [
+        ("min_dla_macs", 95.0),
+        ("min_dla_macs", float("nan")),
+        ("max_loadables", -1),
+        ("max_latency_us", float("nan")),
+        ("max_energy_mj", -0.5),
+        ("fail_on", "sometimes"),
+    ],
+)
 def test_a_limit_that_cannot_hold_or_cannot_break_is_wrong_use(model: Path, name: str, value: Any) -> None:
     with pytest.raises(edgedla.UsageError, match=name):
         assert_fits(model, **PLACE, **{name: value})

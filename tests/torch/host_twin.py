@@ -25,11 +25,12 @@ def built(prepared: QatModule, folder: Path) -> Tuple[edgedla.Artifact, Path]:
     result.save(folder)
     precisions = dict(pair.rpartition(":")[::2] for pair in result.precisions.split(",") if pair)
     request = BuildRequest(
-        target="agx-orin-64gb", precision="int8", calib=folder / "calib.cache", backend="host",
-        options=PlanOptions(
-            precisions=precisions, numerics={"int8-accumulation": "int32"} if prepared.integer_sums else {}
-        ),
-    )  # fmt: skip
+        target="agx-orin-64gb",
+        precision="int8",
+        calib=folder / "calib.cache",
+        backend="host",
+        options=PlanOptions(precisions=precisions, numerics={"int8-accumulation": "int32"} if prepared.integer_sums else {}),
+    )
     return edgedla.build(str(folder / "model.onnx"), folder / "artifact", request), folder
 
 

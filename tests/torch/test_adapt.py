@@ -220,11 +220,7 @@ class Wide(nn.Module):
 
 @pytest.mark.parametrize(
     ("module", "size", "place", "reason"),
-    [
-        (Pooled, 16, "pool", "several sizes"),
-        (Moody, 16, "top module", "training mode"),
-        (Wide, 37, "top module", "prime factor"),
-    ],
+    [(Pooled, 16, "pool", "several sizes"), (Moody, 16, "top module", "training mode"), (Wide, 37, "top module", "prime factor")],
 )
 def test_adapt_refusals_name_line_and_reason(module: Any, size: int, place: str, reason: str) -> None:
     x = images((1, 3, size, size))

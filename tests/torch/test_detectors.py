@@ -80,9 +80,7 @@ def test_names_are_sound_in_the_bodies_of_branches_and_beside_constants(module: 
     torch.onnx.export(module.eval(), (x,), plain, dynamo=False, opset_version=17)
     nodes = [node.op_type for node in onnx.load_from_string(plain.getvalue()).graph.node]
     assert [node.op_type for node in model.graph.node] == nodes
-    assert edgedla.torch.check(module, x, target=TARGET).totals.layers_dla >= (
-        1 if isinstance(module, Thresholded) else 0
-    )
+    assert edgedla.torch.check(module, x, target=TARGET).totals.layers_dla >= (1 if isinstance(module, Thresholded) else 0)
 
 
 #: Constructor and the side of its picture.

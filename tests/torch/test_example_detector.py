@@ -81,12 +81,8 @@ def test_the_loss_is_least_for_the_right_boxes(parts: Any) -> None:
     assert found.classes[0] == 2
 
 
-@pytest.mark.parametrize(
-    ("ratio", "widths"), [(0.1, {16, 32, 64, 96, 128, 160}), (0.5, {16, 32, 64, 96}), (0.9, {16, 32})]
-)
-def test_pruning_keeps_multiples_the_outputs_and_the_heaviest_channels(
-    parts: Any, ratio: float, widths: Set[int]
-) -> None:
+@pytest.mark.parametrize(("ratio", "widths"), [(0.1, {16, 32, 64, 96, 128, 160}), (0.5, {16, 32, 64, 96}), (0.9, {16, 32})])
+def test_pruning_keeps_multiples_the_outputs_and_the_heaviest_channels(parts: Any, ratio: float, widths: Set[int]) -> None:
     pytest.importorskip("torch_pruning", reason="torch-pruning is not installed")
     _, network, train, pruning = parts
     module, one = network.Detector(3, 0.5), torch.zeros(1, 3, 64, 64)
@@ -124,13 +120,39 @@ def test_the_artifact_has_the_map_of_training(tmp_path: Path) -> None:
     shown = run(tmp_path, *train, "--epochs", "20", "--qat-epochs", "1", "--detect-nan", "--device", "cpu")
     assert "in 1 loadable; predicted" in shown
     run(
-        tmp_path, "-m", "edgedla", "build", "run/model.onnx", "--target", "orin-nx-16gb", "--precision", "int8",
-        "--calib", "run/calib.cache", "--backend", "host", "--numerics", "int8-accumulation=int32", "-o", "run/artifact",
-    )  # fmt: skip
+        tmp_path,
+        "-m",
+        "edgedla",
+        "build",
+        "run/model.onnx",
+        "--target",
+        "orin-nx-16gb",
+        "--precision",
+        "int8",
+        "--calib",
+        "run/calib.cache",
+        "--backend",
+        "host",
+        "--numerics",
+        "int8-accumulation=int32",
+        "-o",
+        "run/artifact",
+    )
     scored = run(
-        tmp_path, "-m", "edgedla", "evaluate", "run/artifact", "--data", "run/held_out.npz", "--metric", "map",
-        "--decode", "yolov8", "--format", "json",
-    )  # fmt: skip
+        tmp_path,
+        "-m",
+        "edgedla",
+        "evaluate",
+        "run/artifact",
+        "--data",
+        "run/held_out.npz",
+        "--metric",
+        "map",
+        "--decode",
+        "yolov8",
+        "--format",
+        "json",
+    )
     result = json.loads((tmp_path / "run" / "result.json").read_text())
     assert json.loads(scored)["score"]["value"] == pytest.approx(result["int8_trained"]["map"], abs=1e-6)
     assert result["equal_pictures"] == 6

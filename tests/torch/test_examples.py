@@ -42,9 +42,7 @@ def started(folder: Path, *command: str) -> subprocess.CompletedProcess:
         "ACCELERATE_USE_CPU": "true",
         "PYTHONPATH": os.pathsep.join([str(EXAMPLE.parents[1]), *sys.path]),
     }
-    return subprocess.run(
-        [sys.executable, *command], cwd=folder, capture_output=True, text=True, timeout=600, env=environment
-    )
+    return subprocess.run([sys.executable, *command], cwd=folder, capture_output=True, text=True, timeout=600, env=environment)
 
 
 @pytest.mark.slow
@@ -58,20 +56,23 @@ def test_the_example_trainer_resumes_and_its_artifact_has_its_accuracy(tmp_path:
     assert "fp32 1/2" not in again
     edgedla = ["-m", "edgedla"]
     run(
-        tmp_path, *edgedla, "build", "run/model.onnx", "--target", "agx-orin-64gb", "--precision", "int8",
-        "--calib", "run/calib.cache", "--backend", "host", "-o", "run/artifact",
-    )  # fmt: skip
-    shown = run(
         tmp_path,
         *edgedla,
-        "evaluate",
+        "build",
+        "run/model.onnx",
+        "--target",
+        "agx-orin-64gb",
+        "--precision",
+        "int8",
+        "--calib",
+        "run/calib.cache",
+        "--backend",
+        "host",
+        "-o",
         "run/artifact",
-        "--data",
-        "run/held_out.npz",
-        "--metric",
-        "top1",
-        "--format",
-        "json",
+    )
+    shown = run(
+        tmp_path, *edgedla, "evaluate", "run/artifact", "--data", "run/held_out.npz", "--metric", "top1", "--format", "json"
     )
     trained = json.loads((tmp_path / "run" / "result.json").read_text())["int8"]
     assert json.loads(shown)["score"]["value"] == pytest.approx(trained, abs=1e-6)
@@ -103,18 +104,7 @@ def test_every_flag_of_the_trainer_reaches_an_artifact(flags: Tuple[str, ...], t
 @pytest.mark.slow
 def test_more_fp32_epochs_start_int8_training_anew_and_nan_ends_it(tmp_path: Path) -> None:
     run(tmp_path, str(EXAMPLE / "pictures.py"), "small.npz", "--train", "64", "--held-out", "8")
-    train = [
-        str(EXAMPLE / "train.py"),
-        "small.npz",
-        "--out",
-        "run",
-        "--width",
-        "0.25",
-        "--batch",
-        "24",
-        "--qat-epochs",
-        "1",
-    ]
+    train = [str(EXAMPLE / "train.py"), "small.npz", "--out", "run", "--width", "0.25", "--batch", "24", "--qat-epochs", "1"]
     run(tmp_path, *train, "--epochs", "1")
     before = (tmp_path / "run" / "model.onnx").read_bytes()
     assert "starts again" not in run(tmp_path, *train, "--epochs", "1")

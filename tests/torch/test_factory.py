@@ -100,8 +100,17 @@ ORIN = ["--target", "agx-orin-64gb"]
 def test_code_that_ends_the_process_ends_no_command_with_success(
     user_package: Path, top: str, forward: str, before: str, message: str, capsys: pytest.CaptureFixture
 ) -> None:
-    lines = ("import sys, torch", top, "class Net(torch.nn.Module):", "    def forward(self, x):", f"        {forward}",
-             "        return x.relu()", "def make():", f"    {before}", "    return Net(), torch.zeros(1, 3, 4, 4)")  # fmt: skip
+    lines = (
+        "import sys, torch",
+        top,
+        "class Net(torch.nn.Module):",
+        "    def forward(self, x):",
+        f"        {forward}",
+        "        return x.relu()",
+        "def make():",
+        f"    {before}",
+        "    return Net(), torch.zeros(1, 3, 4, 4)",
+    )
     name = f"ends_{abs(hash((top, forward, before)))}"
     (user_package / f"{name}.py").write_text("\n".join(lines))
     assert exit_code_of(["check", f"{name}:make", *ORIN]) == 3
@@ -109,9 +118,7 @@ def test_code_that_ends_the_process_ends_no_command_with_success(
 
 
 def test_what_users_code_prints_is_no_part_of_an_answer(user_package: Path, capsys: pytest.CaptureFixture) -> None:
-    text = (
-        "import torch\nprint('[')\ndef make():\n    print('{')\n    return torch.nn.ReLU(), torch.zeros(1, 3, 4, 4)\n"
-    )
+    text = "import torch\nprint('[')\ndef make():\n    print('{')\n    return torch.nn.ReLU(), torch.zeros(1, 3, 4, 4)\n"
     (user_package / "prints.py").write_text(text)
     assert exit_code_of(["layers", "prints:make", *ORIN, "--format", "json"]) == 0
     shown = capsys.readouterr()
@@ -131,9 +138,7 @@ def test_every_verb_takes_a_factory_as_check_does(user_package: Path, capsys: py
     assert (user_package / "small.onnx").exists()
 
 
-def test_the_next_command_of_a_factory_names_files_that_can_exist(
-    user_package: Path, capsys: pytest.CaptureFixture
-) -> None:
+def test_the_next_command_of_a_factory_names_files_that_can_exist(user_package: Path, capsys: pytest.CaptureFixture) -> None:
     assert exit_code_of(["check", "user_nets:Branches", *ORIN, "--shapes", "1x3x16x16", "--fail-on", "never"]) in (0, 2)
     shown = capsys.readouterr().out
     assert ":Branches-fixed" not in shown
@@ -148,11 +153,7 @@ def test_an_export_replaces_no_file_of_the_users(user_package: Path, capsys: pyt
 
 
 @pytest.mark.parametrize(
-    ("name", "library"),
-    [
-        ("timm:lcnet_050", "timm"),
-        ("torchvision.models:mobilenet_v3_small", "torchvision"),
-    ],
+    ("name", "library"), [("timm:lcnet_050", "timm"), ("torchvision.models:mobilenet_v3_small", "torchvision")]
 )
 def test_a_librarys_network_has_its_published_size(name: str, library: str, user_package: Path, capsys: Any) -> None:
     pytest.importorskip(library)

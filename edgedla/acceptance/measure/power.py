@@ -44,11 +44,7 @@ def power(context: Context) -> List[Finding]:
             continue
         busy, count = _busy(built[name])
         above = sum(busy.values()) - sum(idle[rail] for rail in busy if rail in idle)
-        each = {
-            "busy_mw": busy,
-            "inferences": count,
-            "mj_per_inference": round(above * STATE_S / 1e3 / max(count, 1), 4),
-        }
+        each = {"busy_mw": busy, "inferences": count, "mj_per_inference": round(above * STATE_S / 1e3 / max(count, 1), 4)}
         findings.append(Finding(f"{state} busy", f"{sum(busy.values()):.0f} mW on all rails", None, "", each))
     return findings
 
@@ -70,9 +66,7 @@ def _compared(kernel: Mapping[str, float], tegrastats: Mapping[str, float]) -> L
         near = off_mw <= max(AGREE_SHARE * tegrastats[rail], AGREE_MW)
         data = {"kernel_mw": kernel[rail], "tegrastats_mw": tegrastats[rail]}
         outcome = "agrees" if near else f"{kernel[rail]:.0f} mW, tegrastats {tegrastats[rail]:.0f} mW"
-        findings.append(
-            Finding(f"{rail} by the kernel and by tegrastats", outcome, "agrees", "targets/device_files.py", data)
-        )
+        findings.append(Finding(f"{rail} by the kernel and by tegrastats", outcome, "agrees", "targets/device_files.py", data))
     return findings
 
 

@@ -22,10 +22,7 @@ from edgedla.runtime.runners import open_runners
 from edgedla.runtime.runners.base import Runner
 
 #: Engines to run at the same time: (artifact, device) each.
-TOGETHER = (
-    (("standalone-fp16", "DLA0"), ("standalone-fp16", "DLA1")),
-    (("standalone-fp16", "DLA0"), ("gpu-fp16", "GPU")),
-)
+TOGETHER = ((("standalone-fp16", "DLA0"), ("standalone-fp16", "DLA1")), (("standalone-fp16", "DLA0"), ("gpu-fp16", "GPU")))
 TOGETHER_S = 2.0
 #: Artifacts that are also timed with locked clocks.
 LOCKED = ("hybrid-fp16", "standalone-fp16", "standalone-int8", "gpu-fp16")
@@ -90,10 +87,19 @@ def _timed(context: Context, name: str, artifact: Artifact, options: BenchOption
     predicted = _predicted(context, name, artifact)
     p50 = result.percentiles_ms["p50"]
     data = {
-        "network": name, "runner": result.runner, "simulated": result.simulated, "count": result.count,
-        "mean_ms": result.mean_ms, **result.percentiles_ms, **clocks.window(), "precision": artifact.precision,
-        "mode": artifact.kind, "predicted_ms": None, "predicted_spread": None, "ratio": None,
-    }  # fmt: skip
+        "network": name,
+        "runner": result.runner,
+        "simulated": result.simulated,
+        "count": result.count,
+        "mean_ms": result.mean_ms,
+        **result.percentiles_ms,
+        **clocks.window(),
+        "precision": artifact.precision,
+        "mode": artifact.kind,
+        "predicted_ms": None,
+        "predicted_spread": None,
+        "ratio": None,
+    }
     if predicted is not None:
         data.update(predicted_ms=round(predicted.latency_us / 1000, 4), predicted_spread=round(predicted.spread, 3))
         data["ratio"] = round(1000 * p50 / predicted.latency_us, 3) if predicted.latency_us > 0 else None
@@ -108,9 +114,13 @@ def _predicted(context: Context, name: str, artifact: Artifact) -> Any:
     placed = artifact.placement_real or artifact.placement_predicted
     try:
         prediction = predict(
-            model_of(context, name), target=str(artifact.platform["target"]), trt=str(artifact.platform["trt"]),
-            precision=artifact.precision, devices=dict(placed), power_mode=_mode(artifact),
-        )  # fmt: skip
+            model_of(context, name),
+            target=str(artifact.platform["target"]),
+            trt=str(artifact.platform["trt"]),
+            precision=artifact.precision,
+            devices=dict(placed),
+            power_mode=_mode(artifact),
+        )
     except EdgedlaError:
         return None
     return prediction.streams[0].latency
@@ -149,11 +159,7 @@ def _together(title: str, engines: Sequence[Any]) -> Finding:
         for runner in runners:
             runner.close()
     share = sum(b / a for a, b in zip(alone, both) if a > 0)
-    data = {
-        "alone_per_s": [round(r, 1) for r in alone],
-        "together_per_s": [round(r, 1) for r in both],
-        **clocks.window(),
-    }
+    data = {"alone_per_s": [round(r, 1) for r in alone], "together_per_s": [round(r, 1) for r in both], **clocks.window()}
     return Finding(title, f"together {share:.2f} times one engine's work", None, "", data)
 
 
@@ -181,8 +187,6 @@ def _operator(context: Context, name: str) -> Finding:
     with open_runners(artifact)[0] as runner:
         layers = measure_layers(runner, random_inputs(artifact, 0), BenchOptions(0, *RUNG))
     profile = measured_profile(layers, graph, model)
-    data: Dict[str, Any] = {
-        "profile": profile.to_dict(), "network": name, "simulated": artifact.simulated, **clocks.window(),
-    }  # fmt: skip
+    data: Dict[str, Any] = {"profile": profile.to_dict(), "network": name, "simulated": artifact.simulated, **clocks.window()}
     measured_times = ", ".join(f"{m.device} {m.latency_us:.1f} us" for m in profile.measurements)
     return Finding(name, measured_times or "no operator of its own", None, "", data)

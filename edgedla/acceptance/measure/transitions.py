@@ -17,10 +17,7 @@ from edgedla.runtime.measure.timing import BenchOptions, random_inputs, time_run
 from edgedla.runtime.runners import open_runners
 
 #: Engine -> --layer-devices. Both compute the same; the second has its poolings, one between each two convolutions, on the GPU.
-ENGINES: Mapping[str, str] = {
-    "crossings-dla": "",
-    "crossings-gpu": ",".join(f"pool{i}:GPU" for i in range(CROSSINGS)),
-}
+ENGINES: Mapping[str, str] = {"crossings-dla": "", "crossings-gpu": ",".join(f"pool{i}:GPU" for i in range(CROSSINGS))}
 
 
 def transition(context: Context, options: BenchOptions, predicted_us: Callable[[str, Artifact], float]) -> Finding:
@@ -46,11 +43,7 @@ def transition(context: Context, options: BenchOptions, predicted_us: Callable[[
     data = {"p50_ms": p50_ms, "crossings": crossed, "layers_on_gpu": sent, "precision": "fp16", **clocks.window()}
     if crossed < 1:
         return Finding(
-            "transition",
-            f"TensorRT put {sent[on_gpu]} poolings on the GPU",
-            f"{CROSSINGS} on the GPU",
-            "--layer-devices",
-            data,
+            "transition", f"TensorRT put {sent[on_gpu]} poolings on the GPU", f"{CROSSINGS} on the GPU", "--layer-devices", data
         )
     seen_us = (p50_ms[on_gpu] - p50_ms[on_dla]) * 1e3 / crossed
     wanted_us = (expected_us[on_gpu] - expected_us[on_dla]) / crossed

@@ -44,10 +44,16 @@ class ChannelGroup:
 
     def to_dict(self) -> Dict[str, Any]:
         return {
-            "output": self.output, "tensor": self.tensor, "channels": list(self.channels), "absmax": digits(self.absmax),
-            "scale": digits(self.scale), "sqnr_db": digits(self.sqnr_db), "one_code": self.one_code, "few_codes": self.few_codes,
+            "output": self.output,
+            "tensor": self.tensor,
+            "channels": list(self.channels),
+            "absmax": digits(self.absmax),
+            "scale": digits(self.scale),
+            "sqnr_db": digits(self.sqnr_db),
+            "one_code": self.one_code,
+            "few_codes": self.few_codes,
             "made_by": self.made_by,
-        }  # fmt: skip
+        }
 
 
 class ChannelNoise:
@@ -89,9 +95,7 @@ class _Sums:
         self.count, self.sum, self.square, self.error = (np.zeros(count) for _ in range(4))
         self.low, self.high = np.full(count, np.inf), np.full(count, -np.inf)
 
-    def add(
-        self, exact: np.ndarray, simulated: np.ndarray, order: np.ndarray, starts: np.ndarray, units: np.ndarray
-    ) -> None:
+    def add(self, exact: np.ndarray, simulated: np.ndarray, order: np.ndarray, starts: np.ndarray, units: np.ndarray) -> None:
         x = exact.reshape(-1).astype(np.float64)[order]
         difference = simulated.reshape(-1).astype(np.float64)[order] - x
         self.count[units] += np.diff([*starts, len(order)])
@@ -121,9 +125,7 @@ def _groups(output: str, source: Source, sums: _Sums, scale: Optional[float]) ->
     ]
 
 
-def _group(
-    output: str, source: Source, units: np.ndarray, absmax: float, sums: _Sums, scale: Optional[float]
-) -> ChannelGroup:
+def _group(output: str, source: Source, units: np.ndarray, absmax: float, sums: _Sums, scale: Optional[float]) -> ChannelGroup:
     count, error = sums.count[units], float(sums.error[units].sum())
     varying = float(np.maximum(sums.square[units] - sums.sum[units] ** 2 / count, 0.0).sum())
     power = float(sums.square[units].sum())
@@ -134,6 +136,12 @@ def _group(
     varies = high > low
     channels = tuple(int(u) - source.first for u in np.sort(units))
     return ChannelGroup(
-        output, source.tensor, channels, absmax, scale, to_db(error / signal) if signal > 0 else math.inf,
-        int(np.sum((codes <= 1) & varies)), int(np.sum((codes < _FEW_CODES) & varies)),
-    )  # fmt: skip
+        output,
+        source.tensor,
+        channels,
+        absmax,
+        scale,
+        to_db(error / signal) if signal > 0 else math.inf,
+        int(np.sum((codes <= 1) & varies)),
+        int(np.sum((codes < _FEW_CODES) & varies)),
+    )

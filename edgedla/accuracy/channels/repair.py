@@ -70,10 +70,15 @@ def repair_channels(
         shown = ", ".join(names[:6]) + (", ..." if len(names) > 6 else "")
         how = "by powers of two, divided " if choice.new else ""
         state.steps.append(
-            Step(f"{SPLIT} {how}{'on the GPU' if choice.to_gpu else 'in FP16'}",
-                 f"{shown}: {len(before) - len(left)} of {len(before)} groups of channels back",
-                 sqnr, simulation.noise(feeds).sqnr_db, not left, choice.cost_us)
-        )  # fmt: skip
+            Step(
+                f"{SPLIT} {how}{'on the GPU' if choice.to_gpu else 'in FP16'}",
+                f"{shown}: {len(before) - len(left)} of {len(before)} groups of channels back",
+                sqnr,
+                simulation.noise(feeds).sqnr_db,
+                not left,
+                choice.cost_us,
+            )
+        )
         if not left:
             vars(state).update(vars(trial), revived=tuple(before))
             return
@@ -91,9 +96,7 @@ def _apart(state: State, noise: ChannelNoise, groups: Sequence[ChannelGroup], ti
     return choices
 
 
-def _divided(
-    state: State, noise: ChannelNoise, before: Sequence[ChannelGroup], groups: Sequence[ChannelGroup]
-) -> List[_Choice]:
+def _divided(state: State, noise: ChannelNoise, before: Sequence[ChannelGroup], groups: Sequence[ChannelGroup]) -> List[_Choice]:
     """Products behind rescaled convolutions, at each output that has a dead group."""
     changed, platform, products = state.model, state.report.platform, []
     new: Set[str] = set()

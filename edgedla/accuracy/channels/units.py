@@ -13,10 +13,27 @@ from edgedla.quantization.samples import Feed
 from edgedla.quantization.session import open_session
 
 #: Operators whose output holds values of their inputs, moved, repeated, or the largest of one channel.
-MOVES = frozenset((
-    "Concat", "Transpose", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Slice", "Split", "Gather", "Expand", "Tile",
-    "DepthToSpace", "SpaceToDepth", "Pad", "MaxPool", "GlobalMaxPool",
-))  # fmt: skip
+MOVES = frozenset(
+    (
+        "Concat",
+        "Transpose",
+        "Reshape",
+        "Flatten",
+        "Squeeze",
+        "Unsqueeze",
+        "Identity",
+        "Slice",
+        "Split",
+        "Gather",
+        "Expand",
+        "Tile",
+        "DepthToSpace",
+        "SpaceToDepth",
+        "Pad",
+        "MaxPool",
+        "GlobalMaxPool",
+    )
+)
 #: Operators whose values all lie in -1 .. 1: a small channel is small there for every scale.
 _BOUNDED = frozenset(("Sigmoid", "HardSigmoid", "Tanh", "Softmax"))
 #: Operators that keep the axis of channels of their first input.

@@ -97,14 +97,18 @@ def open_job(
     platform = platform_for(request.target, jetpack=request.jetpack, trt=request.trt)
     if request.qdq_form != "int8" and not platform.release.strongly_typed:
         raise UsageError(
-            f"TensorRT {platform.release.trt_text} takes a calibration cache, no Q/DQ, for the DLA", where="qdq_form",
+            f"TensorRT {platform.release.trt_text} takes a calibration cache, no Q/DQ, for the DLA",
+            where="qdq_form",
             allowed="from TensorRT 11 on",
-        )  # fmt: skip
+        )
     reached = read_model(path) if front is None else front.model
     graph = load_onnx(
-        path if front is None else reached, trt=platform.release.trt, shapes=request.shapes, batch=request.batch,
+        path if front is None else reached,
+        trt=platform.release.trt,
+        shapes=request.shapes,
+        batch=request.batch,
         open_batch=TRTEXEC_BATCH,
-    )  # fmt: skip
+    )
     model = with_static_inputs(reached, {name: graph.tensors[name].dims for name in graph.inputs})
     # Checked before the samples are read, which may take long.
     require(memory_of(model.SerializeToString()))
@@ -118,6 +122,18 @@ def open_job(
     if not {*measured} & {o.name for o in model.graph.output}:
         notes.append(f"no output is a float: errors are measured on {', '.join(measured)}")
     return Job(
-        request, platform, graph, model, check_graph(graph, platform, "int8", "fallback"), model_input_specs(model),
-        embedded_preprocess(model, str(path)), stripped, turned, front, path, say, progress, notes,
-    )  # fmt: skip
+        request,
+        platform,
+        graph,
+        model,
+        check_graph(graph, platform, "int8", "fallback"),
+        model_input_specs(model),
+        embedded_preprocess(model, str(path)),
+        stripped,
+        turned,
+        front,
+        path,
+        say,
+        progress,
+        notes,
+    )

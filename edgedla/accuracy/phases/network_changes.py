@@ -11,9 +11,7 @@ from edgedla.quantization.collect import Collection, collect
 from edgedla.quantization.samples import Feed, Samples
 
 
-def change_network(
-    job: Job, state: State, collection: Collection, calibration: Samples, feeds: Sequence[Feed]
-) -> Collection:
+def change_network(job: Job, state: State, collection: Collection, calibration: Samples, feeds: Sequence[Feed]) -> Collection:
     """Applies the requested changes; keeps each only if the error on `feeds` falls. Returns the model's collection."""
     request = job.request
     if request.equalize:

@@ -53,9 +53,7 @@ class Repairs:
         tied = state.tied(set(simulation.tensors))
         ranges, counter = plan.calibration.absmax, self.job.counter("tensors")
         # The noise of a tensor alone follows from its own range.
-        known = {
-            e.tensor: e.output_share for e in earlier if e.output_share is not None and e.absmax == ranges.get(e.tensor)
-        }
+        known = {e.tensor: e.output_share for e in earlier if e.output_share is not None and e.absmax == ranges.get(e.tensor)}
         errors = with_output_shares(errors, simulation, feeds, ranges, tied, counter, known)
         # Frees the session: two more follow.
         del simulation

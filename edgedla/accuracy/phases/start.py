@@ -32,8 +32,9 @@ def first_state(
     if given and not set(given) & set(collection.histograms):
         raise UsageError(
             f"none of {len(given)} names is that of a float tensor of the model",
-            where="absmax", allowed=", ".join([*collection.histograms][:3]) + ", ...",
-        )  # fmt: skip
+            where="absmax",
+            allowed=", ".join([*collection.histograms][:3]) + ", ...",
+        )
     absmax: Dict[str, float] = dict(given) if given is not None else thresholds(collection, job.request.method)
     if job.embedded is not None and job.embedded.scale is not None:
         absmax[job.embedded.input] = job.embedded.scale * INT8_MAX

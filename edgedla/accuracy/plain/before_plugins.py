@@ -40,9 +40,10 @@ def before_plugins(path: Path, request: QuantizeRequest, turned: Optional[Turned
         )
     if request.metric is not None:
         raise UsageError(
-            f"{what}, so nothing here computes the outputs that {request.metric.name} judges", where="metric",
+            f"{what}, so nothing here computes the outputs that {request.metric.name} judges",
+            where="metric",
             hint="--min-sqnr judges the tensors in front of it, and `edgedla deploy` judges them by a metric",
-        )  # fmt: skip
+        )
     return part_in_front(read_model(path))
 
 

@@ -26,9 +26,7 @@ def form_note(form: str) -> str:
     return f"Q/DQ as {NOTES[form]}; the DLA may compute it in FP16: `edgedla doctor --deep` on the board tells"
 
 
-def quantised_model(
-    model: Any, absmax: Mapping[str, float], fp16: Collection[str], form: str, platform: Platform
-) -> Any:
+def quantised_model(model: Any, absmax: Mapping[str, float], fp16: Collection[str], form: str, platform: Platform) -> Any:
     """An onnx.ModelProto in FLOAT with Q/DQ pairs.
 
     Args:

@@ -43,9 +43,7 @@ def correct_biases(state: State, calibration: Sequence[Feed], held_out: Sequence
         state.model = corrected
 
 
-def _mean_errors(
-    model: Any, modes: Sequence[str], absmax: Mapping[str, float], feeds: Sequence[Feed]
-) -> Dict[int, np.ndarray]:
+def _mean_errors(model: Any, modes: Sequence[str], absmax: Mapping[str, float], feeds: Sequence[Feed]) -> Dict[int, np.ndarray]:
     """Node index -> mean error of each output channel."""
     import onnx
     from onnx import TensorProto, helper, numpy_helper
@@ -63,12 +61,7 @@ def _mean_errors(
         weight = numpy_helper.to_array(constants[node.input[1]])
         axis, source = channel_axis(node, 1, weight.ndim), node.input[0]
         group = next((a.i for a in node.attribute if a.name == "group"), 1)
-        if (
-            axis is None
-            or source not in absmax
-            or source in constants
-            or (node.op_type == "ConvTranspose" and group > 1)
-        ):
+        if axis is None or source not in absmax or source in constants or (node.op_type == "ConvTranspose" and group > 1):
             continue
         base = f"{prefix}{i}"
         graph.initializer.append(numpy_helper.from_array(quantize_weights(weight, axis), f"{base}/weight"))

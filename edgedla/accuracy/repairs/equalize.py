@@ -24,9 +24,7 @@ from edgedla.quantization.session import open_session
 MOST_FACTOR = 16.0
 
 
-def equalize(
-    state: State, collection: Collection, calibration: Samples, method: str, held_out: Sequence[Feed]
-) -> Collection:
+def equalize(state: State, collection: Collection, calibration: Samples, method: str, held_out: Sequence[Feed]) -> Collection:
     """Equalises the state's model and measures ranges again. Kept only if the error on held-out samples falls.
 
     Returns:
@@ -92,9 +90,7 @@ def _factors(model: Any, groups: Sequence[ScaleGroup], feeds: Sequence[Feed]) ->
     return factors
 
 
-def _channel_ranges(
-    model: Any, groups: Sequence[ScaleGroup], wiring: Wiring, feeds: Sequence[Feed]
-) -> List[np.ndarray]:
+def _channel_ranges(model: Any, groups: Sequence[ScaleGroup], wiring: Wiring, feeds: Sequence[Feed]) -> List[np.ndarray]:
     """Per group: max |x| of each channel over the feeds, for the tensors that its sinks read."""
     names = [list(dict.fromkeys(wiring.nodes[i].input[0] for i in group.sinks)) for group in groups]
     read = tuple(dict.fromkeys(name for of_group in names for name in of_group))

@@ -30,9 +30,7 @@ class Fp16Repair:
     reasons: Dict[str, str] = field(default_factory=dict)
 
 
-def repair_fp16(
-    state: State, collection: Collection, findings: Sequence[Fp16Finding], held_out: Sequence[Feed]
-) -> Fp16Repair:
+def repair_fp16(state: State, collection: Collection, findings: Sequence[Fp16Finding], held_out: Sequence[Feed]) -> Fp16Repair:
     """Changes the state's model, ranges and devices. Keeps a step only if it reduces the network's error in FP16."""
     done = Fp16Repair()
     model, absmax = state.model, dict(state.absmax)
@@ -60,9 +58,7 @@ def repair_fp16(
 
 def _rescaled(model: Any, collection: Collection, finding: Fp16Finding, done: Fp16Repair) -> Any:
     group = Wiring(model).group(finding.tensor)
-    tops = [
-        collection.histograms[t].absmax * done.factors.get(t, 1.0) for t in group.tensors if t in collection.histograms
-    ]
+    tops = [collection.histograms[t].absmax * done.factors.get(t, 1.0) for t in group.tensors if t in collection.histograms]
     shift = finding.shift
     while shift > 0 and max(tops, default=0.0) * 2.0**shift > FP16_MAX / 4:
         # Scaling up the smallest tensor of the group must not make the largest one overflow.
@@ -78,16 +74,12 @@ def _rescaled(model: Any, collection: Collection, finding: Fp16Finding, done: Fp
     return changed
 
 
-def _to_gpu(
-    state: State, findings: Sequence[Fp16Finding], done: Fp16Repair, before: float, held_out: Sequence[Feed]
-) -> None:
+def _to_gpu(state: State, findings: Sequence[Fp16Finding], done: Fp16Repair, before: float, held_out: Sequence[Feed]) -> None:
     """Moves the layers that read or write the remaining tensors to the GPU."""
     not_rescaled: Set[str] = {f.tensor for f in findings if f.tensor not in done.factors}
     on_dla = set(state.on_dla())
     names = [
-        layer.name
-        for layer in state.graph.layers
-        if layer.name in on_dla and not_rescaled & {*layer.inputs, *layer.outputs}
+        layer.name for layer in state.graph.layers if layer.name in on_dla and not_rescaled & {*layer.inputs, *layer.outputs}
     ]
     if not names:
         return

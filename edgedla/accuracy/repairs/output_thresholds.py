@@ -72,11 +72,7 @@ def output_thresholds(
 
 
 def _groups(
-    state: State,
-    simulation: Simulation,
-    calibration: Sequence[Feed],
-    errors: Sequence[TensorError],
-    fixed: Sequence[str],
+    state: State, simulation: Simulation, calibration: Sequence[Feed], errors: Sequence[TensorError], fixed: Sequence[str]
 ) -> List[Tuple[str, ...]]:
     """Groups of tensors that share a scale, the noisiest at the outputs first."""
     # Rounded weights add noise to every run, which no range removes.

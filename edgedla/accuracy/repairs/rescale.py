@@ -101,13 +101,9 @@ class Wiring:
                     raise ModelError(f"{node.op_type} does not pass a factor on", where=node.name or node.output[0])
         both = [i for i in sources if i in sinks]
         if both:
-            raise ModelError(
-                "one layer both writes and reads tensors that need the factor", where=self.nodes[both[0]].name
-            )
+            raise ModelError("one layer both writes and reads tensors that need the factor", where=self.nodes[both[0]].name)
         weights = [*sources, *sinks]
-        by_channel = operators <= BY_CHANNEL and all(
-            self.nodes[i].op_type in ("Conv", "BatchNormalization") for i in weights
-        )
+        by_channel = operators <= BY_CHANNEL and all(self.nodes[i].op_type in ("Conv", "BatchNormalization") for i in weights)
         return ScaleGroup(tuple(members), tuple(sources), tuple(sinks), by_channel)
 
     def is_by_channel(self, tensor: str, channels: int) -> bool:
@@ -171,9 +167,7 @@ def rescaled(model: Any, group: ScaleGroup, factor: Factor) -> Any:
     return changed
 
 
-def divided_behind(
-    model: Any, output: str, units: Units, groups: Sequence[ChannelGroup]
-) -> Optional[Tuple[Any, str, Set[str]]]:
+def divided_behind(model: Any, output: str, units: Units, groups: Sequence[ChannelGroup]) -> Optional[Tuple[Any, str, Set[str]]]:
     """Brings the channels of an output to one range: convolutions write them times powers of two, a product behind divides.
 
     Returns:

@@ -22,12 +22,7 @@ def error_of(basis: str) -> Type[EdgedlaError]:
 
 
 def require_finite(
-    outputs: Mapping[str, np.ndarray],
-    where: str,
-    basis: str,
-    sample: int,
-    feed: Feed,
-    first: Optional[FirstFault] = None,
+    outputs: Mapping[str, np.ndarray], where: str, basis: str, sample: int, feed: Feed, first: Optional[FirstFault] = None
 ) -> None:
     """Raises DataError (basis "fp32") or RunError: an output holds NaN or infinity.
 
@@ -45,18 +40,20 @@ def require_finite(
             f"output {name!r} holds NaN or infinity in sample {sample}: {count} of {array.size} values, {kind} among them"
             + (f"; it begins at {began}" if began else ""),
             where=where,
-            hint="are the weights and the preprocessing right?" if basis == "fp32"
+            hint="are the weights and the preprocessing right?"
+            if basis == "fp32"
             else "a value beyond 65504 is infinite in FP16; `edgedla quantize --repair-fp16` names the tensors",
-        )  # fmt: skip
+        )
 
 
 def require_score(value: Any, metric: str, where: str, basis: str, sample: Optional[int] = None) -> None:
     """Raises DataError (basis "fp32") or RunError: a metric is NaN or infinite, of one sample or (None) of all together."""
     if isinstance(value, (int, float)) and not np.isfinite(value):
         raise error_of(basis)(
-            f"{metric} is not a number{'' if sample is None else f' in sample {sample}'}: {value}", where=where,
+            f"{metric} is not a number{'' if sample is None else f' in sample {sample}'}: {value}",
+            where=where,
             hint="a metric of your own must give a finite number for every sample; mAP needs frames with an object",
-        )  # fmt: skip
+        )
 
 
 def first_not_finite(model: Any) -> FirstFault:

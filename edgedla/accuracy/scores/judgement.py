@@ -61,9 +61,7 @@ class Witness:
         if label is not None and len(self._labels) < 2:
             classes = np.asarray(label).reshape(-1)
             classes = classes[classes != IGNORED]
-            self._labels.update(
-                str(c) for c in (classes.min(), classes.max()) if classes.size and classes.dtype.kind in "biuf"
-            )
+            self._labels.update(str(c) for c in (classes.min(), classes.max()) if classes.size and classes.dtype.kind in "biuf")
         if len(outputs) == 1:
             self._answers.add(int(np.argmax(next(iter(outputs.values())))))
 
@@ -122,13 +120,7 @@ def judge(
 
 
 def _needed(
-    metric: Metric,
-    reference: Sequence[Any],
-    values: Sequence[Any],
-    max_drop: float,
-    drop: float,
-    high: float,
-    power: int,
+    metric: Metric, reference: Sequence[Any], values: Sequence[Any], max_drop: float, drop: float, high: float, power: int
 ) -> Optional[int]:
     """Number of samples at which the interval would end at `max_drop`, if more samples are like these.
 

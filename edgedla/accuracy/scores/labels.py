@@ -35,9 +35,7 @@ def mask_fault(label: Any, shape: Tuple[int, ...], classes: int) -> str:
     if mask.dtype.kind not in "biuf":
         return f"a mask of {mask.dtype}, not of numbers"
     if not mask.ndim:
-        return (
-            "the label is one class, and mIoU compares masks: a class for every pixel (--metric top1 compares classes)"
-        )
+        return "the label is one class, and mIoU compares masks: a class for every pixel (--metric top1 compares classes)"
     if mask.shape != shape:
         return f"a mask of {list(mask.shape)} pixels for an output of {list(shape)}: scale masks by nearest neighbour"
     if mask.dtype.kind == "f" and not (np.isfinite(mask).all() and np.array_equal(mask, np.rint(mask))):
@@ -53,9 +51,7 @@ def boxes_fault(label: Any, height: int, width: int) -> str:
     rows = np.asarray(label)
     if rows.dtype.kind not in "biuf" or rows.ndim != 2 or rows.shape[1] != 5:
         kind = "" if rows.dtype.kind in "biuf" else f" and type {rows.dtype}"
-        return (
-            f"a label of shape {list(rows.shape)}{kind}, not (objects, 5): class, x1, y1, x2, y2; class -1 is padding"
-        )
+        return f"a label of shape {list(rows.shape)}{kind}, not (objects, 5): class, x1, y1, x2, y2; class -1 is padding"
     rows = rows.astype(np.float64)
     if not np.isfinite(rows).all():
         return "a box or class is NaN or infinite"
@@ -85,5 +81,6 @@ def require_fitting(labels: Any, fault: Fault, outputs: Mapping[str, np.ndarray]
         first, text = faults[0]
         raise DataError(
             f"{len(faults)} of {len(labels)} labels do not fit the network's outputs; the first, of sample {first}: {text}",
-            where=where, hint="no figure follows from the others alone; mend the labels, or leave these samples out",
-        )  # fmt: skip
+            where=where,
+            hint="no figure follows from the others alone; mend the labels, or leave these samples out",
+        )

@@ -178,11 +178,7 @@ class Artifact:
             document["preprocess"] = dict(self.preprocess)
         if self.kind == "chain":
             document["stages"] = [
-                {
-                    "device": s.device,
-                    "folder": s.artifact.folder and s.artifact.folder.name,
-                    "digest": s.artifact.digest,
-                }
+                {"device": s.device, "folder": s.artifact.folder and s.artifact.folder.name, "digest": s.artifact.digest}
                 for s in self.stages
             ]
         document["digest"] = manifest_digest(document)

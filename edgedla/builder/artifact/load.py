@@ -70,19 +70,13 @@ def _load(path: Path, on: Optional[Running], stage: bool) -> Artifact:
 
 def _read_manifest(path: Path) -> Tuple[Artifact, Tuple[StageEntry, ...]]:
     if path.parent.is_file():
-        raise DocumentError(
-            "a file, not the folder of an artifact", where=str(path.parent), hint=artifact_hint(path.parent)
-        )
+        raise DocumentError("a file, not the folder of an artifact", where=str(path.parent), hint=artifact_hint(path.parent))
     if not path.parent.exists():
-        raise DocumentError(
-            "no such file or folder", where=str(path.parent), hint=f"the current folder is {Path.cwd()}"
-        )
+        raise DocumentError("no such file or folder", where=str(path.parent), hint=f"the current folder is {Path.cwd()}")
     if not path.is_file():
         unfinished = path.parent.is_dir() and any(written_name(p.name) for p in path.parent.iterdir())
         raise DocumentError(
-            "an unfinished build: it has files but no manifest"
-            if unfinished
-            else "not an artifact: manifest.json is missing",
+            "an unfinished build: it has files but no manifest" if unfinished else "not an artifact: manifest.json is missing",
             where=str(path.parent),
             hint="run the build again; it resumes" if unfinished else folder_hint(path.parent),
         )
@@ -132,7 +126,9 @@ def artifact_hint(file: Path) -> str:
     if file.suffix.lower() == ".onnx":
         return f"edgedla build {file} -o ARTIFACT"
     if file.suffix.lower() in (".yaml", ".yml"):
-        return "a pipeline file is for `edgedla run FILE` and `edgedla bundle --pipeline FILE`; here give the artifact that it names"
+        return (
+            "a pipeline file is for `edgedla run FILE` and `edgedla bundle --pipeline FILE`; here give the artifact that it names"
+        )
     return "give the folder that `edgedla build -o` wrote"
 
 
@@ -156,9 +152,7 @@ def _verify_file(folder: Path, entry: ArtifactFile) -> None:
         raise DocumentError(f"the manifest points outside its folder: {entry.path!r}", where=str(folder))
     file = folder / entry.path
     if file.is_symlink() or not file.is_file():
-        raise DocumentError(
-            f"the {entry.role} file is missing or no plain file", where=str(file), hint="build it again"
-        )
+        raise DocumentError(f"the {entry.role} file is missing or no plain file", where=str(file), hint="build it again")
     size_bytes = file.stat().st_size
     if size_bytes != entry.size_bytes or sha256_of(file) != entry.sha256:
         raise DocumentError(

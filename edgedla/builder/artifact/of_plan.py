@@ -39,10 +39,7 @@ def artifact_of(
     """The artifact of a plan, without its files."""
     host = backend == "host"
     if host:
-        notes = (
-            "simulated: ONNX Runtime with the DLA's precision put in; no number here was measured on a DLA",
-            *notes,
-        )
+        notes = ("simulated: ONNX Runtime with the DLA's precision put in; no number here was measured on a DLA", *notes)
     return Artifact(
         kind=plan.mode,
         backend=backend,
@@ -74,7 +71,5 @@ def bindings_of(plan: BuildPlan) -> Tuple[Binding, ...]:
         chip = str(plan.platform["chip"])
         buffer = layout(TensorFormat(io.format), io.dtype, io.shape_nchw, chip=chip, gpu_fallback=plan.gpu_fallback)
         strides = dict(zip(("n", "c", "h", "w"), buffer.stride_bytes_nchw))
-        bindings.append(
-            Binding(io.name, io.is_input, io.shape_nchw, io.dtype, io.format, buffer.size_bytes, strides, io.scale)
-        )
+        bindings.append(Binding(io.name, io.is_input, io.shape_nchw, io.dtype, io.format, buffer.size_bytes, strides, io.scale))
     return tuple(bindings)

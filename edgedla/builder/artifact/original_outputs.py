@@ -70,9 +70,7 @@ def _decoder(artifact: Artifact) -> Restore:
     names = [entry.name for entry in session.get_outputs()]
 
     def run(arrays: Arrays) -> Dict[str, np.ndarray]:
-        feed: Dict[str, np.ndarray] = {
-            name: np.asarray(arrays[name]).astype(kind, copy=False) for name, kind in types.items()
-        }
+        feed: Dict[str, np.ndarray] = {name: np.asarray(arrays[name]).astype(kind, copy=False) for name, kind in types.items()}
         return {**arrays, **dict(zip(names, session.run(names, feed)))}
 
     return run

@@ -146,9 +146,7 @@ def claim_folder(folder: Path) -> None:
         raise UsageError("the output is a file, not a folder", where=str(folder), hint="give -o a folder name")
     make_folder(folder)
     strangers = [
-        p.name
-        for p in sorted(folder.iterdir())
-        if p.name != MANIFEST and not p.name.startswith(".") and not written_name(p.name)
+        p.name for p in sorted(folder.iterdir()) if p.name != MANIFEST and not p.name.startswith(".") and not written_name(p.name)
     ]
     if strangers and not (folder / MANIFEST).exists():
         raise UsageError(
@@ -221,9 +219,7 @@ def folder_lock(folder: Path, name: str = ".lock") -> Iterator[None]:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as e:
                 raise BuildError(
-                    "another build is writing into this folder",
-                    where=str(folder),
-                    hint="wait for its end, or give another -o",
+                    "another build is writing into this folder", where=str(folder), hint="wait for its end, or give another -o"
                 ) from e
         yield
     finally:

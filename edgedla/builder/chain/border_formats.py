@@ -49,9 +49,7 @@ def border_formats(
                 ends.append([_computes(graph, i, on_dla, precision, scales, asked) for i in graph.consumers(name)])
         graph = next(g for g, _ in stages if name in g.outputs)
         linear = IoFormat(TensorFormat.LINEAR, graph.tensors[name].dtype)
-        chosen = _format(
-            linear, graph.tensors[name].rank, ends, platform.release.strongly_typed, any(name in r for r in ranges)
-        )
+        chosen = _format(linear, graph.tensors[name].rank, ends, platform.release.strongly_typed, any(name in r for r in ranges))
         formats[name] = chosen if all(_legal(g, name, chosen, platform, precision, mode) for g, _ in stages) else linear
     return formats
 
@@ -69,11 +67,7 @@ def _computes(
         return "gpu"
     layer = graph.layers[index]
     tensors = [t.name for t in graph.activations(layer)] + list(layer.outputs)
-    int8 = (
-        precision == "int8"
-        and precisions.get(layer.name, "int8") == "int8"
-        and layer.onnx_op not in scale_rules().fp16_only
-    )
+    int8 = precision == "int8" and precisions.get(layer.name, "int8") == "int8" and layer.onnx_op not in scale_rules().fp16_only
     return "int8" if int8 and all(t in ranges for t in tensors) else "fp16"
 
 
@@ -83,11 +77,7 @@ def _format(linear: IoFormat, rank: int, ends: Sequence[Sequence[str]], typed: b
         return linear
     if typed:
         # From 10.13 on NvInfer.h promises CHW16 for the DLA alone.
-        return (
-            IoFormat(NATIVE.get(linear.dtype, linear.format), linear.dtype)
-            if "gpu" not in (*writes, *reads)
-            else linear
-        )
+        return IoFormat(NATIVE.get(linear.dtype, linear.format), linear.dtype) if "gpu" not in (*writes, *reads) else linear
     if linear.dtype not in ("FLOAT", "HALF"):
         return IoFormat(NATIVE.get(linear.dtype, linear.format), linear.dtype)
     int8 = scaled and (writes == ["int8"] or (bool(reads) and all(c == "int8" for c in reads)))

@@ -17,16 +17,7 @@ from edgedla.builder.artifact.of_plan import Contents, already_built, bindings_o
 from edgedla.builder.artifact.store import own_folder, save_artifact
 from edgedla.builder.chain.plan import ChainPlan, StagePlan
 from edgedla.builder.decoder import decoder_contents, decoder_notes
-from edgedla.builder.existing_artifact import (
-    STAGES,
-    discard_stages,
-    existing_artifact,
-    finished,
-    keep,
-    kept,
-    rests_on,
-    tell,
-)
+from edgedla.builder.existing_artifact import STAGES, discard_stages, existing_artifact, finished, keep, kept, rests_on, tell
 from edgedla.builder.onnx_source import OnnxSource
 from edgedla.builder.plan.explained import explained
 from edgedla.builder.plan.measured_scales import Explain
@@ -100,9 +91,7 @@ def build_chain(
     accuracy = measured.accuracy([s.artifact for s in stages]) if measured is not None else None
     contents: Contents = {("plan", "plan.json"): plan.encode()}
     if chain.calibration.absmax:
-        contents[("calibration", "calib.cache")] = write_cache(
-            chain.calibration.absmax, chain.stages[0].plan.trt
-        ).encode()
+        contents[("calibration", "calib.cache")] = write_cache(chain.calibration.absmax, chain.stages[0].plan.trt).encode()
     contents.update(decoder_contents(source))
     whole = _artifact(chain, stages, source.identity, accuracy)
     notes = (*whole.notes, *decoder_notes(source))
@@ -158,9 +147,7 @@ def _build_stage(
         model = Path(temporary) / f"{stage.plan.model['name']}.onnx"
         write_atomic(model, stage.model, follow=False)
         try:
-            artifact, contents = build_one(
-                stage.plan, OnnxSource(model), work / f"stage{k}", backend, request, say, samples
-            )
+            artifact, contents = build_one(stage.plan, OnnxSource(model), work / f"stage{k}", backend, request, say, samples)
         except EdgedlaError as e:
             where = f"stage {k} ({stage.device})" + (f", {e.where}" if e.where else "")
             raise type(e)(e.what, where=where, allowed=e.allowed, hint=e.hint) from e
@@ -180,10 +167,7 @@ def _artifact(
     predicted: Dict[str, str] = {}
     real: Dict[str, str] = {}
     for plan, stage in zip(chain.stages, stages):
-        for devices, of_stage in (
-            (predicted, stage.artifact.placement_predicted),
-            (real, stage.artifact.placement_real or {}),
-        ):
+        for devices, of_stage in ((predicted, stage.artifact.placement_predicted), (real, stage.artifact.placement_real or {})):
             devices.update((name, of_stage[inner]) for name, inner in plan.names.items() if inner in of_stage)
     planned = {note for plan in chain.stages for note in plan.plan.notes}
     added: Dict[str, None] = {}

@@ -18,9 +18,7 @@ if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
 
 #: TensorRT type -> ONNX type (TensorProto.DataType), for border tensors whose type ONNX's shape inference lacks.
-_ELEMENT_TYPE = {
-    "FLOAT": 1, "UINT8": 2, "INT8": 3, "INT32": 6, "INT64": 7, "BOOL": 9, "HALF": 10, "BF16": 16,
-}  # fmt: skip
+_ELEMENT_TYPE = {"FLOAT": 1, "UINT8": 2, "INT8": 3, "INT32": 6, "INT64": 7, "BOOL": 9, "HALF": 10, "BF16": 16}
 
 
 @dataclass(frozen=True)
@@ -66,17 +64,16 @@ def extract(
 
 
 class _Extractor:
-    def __init__(
-        self, model: ModelProto, graph: LayerGraph, stages: Sequence[Sequence[int]], sizes_known: bool
-    ) -> None:
+    def __init__(self, model: ModelProto, graph: LayerGraph, stages: Sequence[Sequence[int]], sizes_known: bool) -> None:
         self.model, self.graph, self.sizes_known = model, graph, sizes_known
         self.nodes = topological(model.graph.node)
         groups = node_groups(graph)
         if len(groups) != len(self.nodes):
             raise BuildError(
-                f"{len(self.nodes)} ONNX nodes gave {len(groups)} groups of layers", where=graph.name,
+                f"{len(self.nodes)} ONNX nodes gave {len(groups)} groups of layers",
+                where=graph.name,
                 hint="that is a fault of edgedla: please report it",
-            )  # fmt: skip
+            )
         stage_of_layer = {i: k for k, layers in enumerate(stages) for i in layers}
         self.stage_of = [stage_of_layer[g[0]] if g else None for g in groups]
         self.stage_of_layer = stage_of_layer
@@ -108,9 +105,10 @@ class _Extractor:
             if not part.results:
                 first_names = ", ".join(graph.layers[i].name for i in layers[:3]) + ("..." if len(layers) > 3 else "")
                 raise BuildError(
-                    f"these layers would form a separate stage whose outputs nothing reads: {first_names}", where=graph.name,
+                    f"these layers would form a separate stage whose outputs nothing reads: {first_names}",
+                    where=graph.name,
                     hint="take the nodes out of the model, or put them on the core before them: --layer-devices NAME:DLA0",
-                )  # fmt: skip
+                )
         read = {name for part in self.parts for name in part.inputs}
         for part in self.parts:
             part.collect()
@@ -155,9 +153,7 @@ class _Extractor:
                 graph.output.append(helper.make_tensor_value_info(name, self._type(name), self._static(name)))
         typed = {v.name for v in (*graph.input, *graph.output)}
         graph.value_info.extend(v for v in self.model.graph.value_info if v.name in names - typed)
-        graph.quantization_annotation.extend(
-            a for a in self.model.graph.quantization_annotation if a.tensor_name in names
-        )
+        graph.quantization_annotation.extend(a for a in self.model.graph.quantization_annotation if a.tensor_name in names)
         return StageModel(made, (*inputs, *borders), tuple(part.results))
 
     def _static(self, name: str) -> Tuple[int, ...]:

@@ -10,14 +10,7 @@ import numpy as np
 from edgedla.builder.artifact.artifact import Artifact
 from edgedla.builder.chain.host_chain import HostChain
 from edgedla.builder.chain.plan import ChainPlan
-from edgedla.builder.host.accuracy import (
-    CHECK_SAMPLES,
-    CHECK_SEED,
-    accuracy_of,
-    loaded_samples,
-    output_errors,
-    outputs_of,
-)
+from edgedla.builder.host.accuracy import CHECK_SAMPLES, CHECK_SEED, accuracy_of, loaded_samples, output_errors, outputs_of
 from edgedla.builder.onnx_source import OnnxSource
 from edgedla.errors import BuildError
 from edgedla.preprocess.settings import PreprocessSettings
@@ -66,9 +59,7 @@ class Reference:
         for stage in stages:
             for key, count in (stage.accuracy or {}).get("nodes", {}).items():
                 counts[key] = counts.get(key, 0) + count
-        return accuracy_of(
-            errors, self.checked, self.chain.stages[0].plan, self.chain.calibration, self.own_types, counts
-        )
+        return accuracy_of(errors, self.checked, self.chain.stages[0].plan, self.chain.calibration, self.own_types, counts)
 
 
 def _between(model: ModelProto, names: Sequence[str], checked: Samples) -> List[Dict[str, np.ndarray]]:

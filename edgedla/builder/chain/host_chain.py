@@ -21,9 +21,7 @@ class HostChain:
         """
         self.sessions = [HostSession(artifact) for artifact in stages]
         made = {b.name for s in self.sessions for b in s.artifact.outputs}
-        self._types = {
-            b.name: s.input_type(b.name) for s in self.sessions for b in s.artifact.inputs if b.name not in made
-        }
+        self._types = {b.name: s.input_type(b.name) for s in self.sessions for b in s.artifact.inputs if b.name not in made}
 
     def input_type(self, name: str) -> type:
         """NumPy type that `run_arrays` feeds an input of the network as."""
@@ -39,9 +37,7 @@ class HostChain:
         """
         if set(inputs) != set(self._types):
             raise UsageError(
-                f"arrays for {', '.join(sorted(inputs)) or 'no input'}",
-                where="inputs",
-                allowed=", ".join(sorted(self._types)),
+                f"arrays for {', '.join(sorted(inputs)) or 'no input'}", where="inputs", allowed=", ".join(sorted(self._types))
             )
         values: Dict[str, np.ndarray] = dict(inputs)
         read = {b.name for s in self.sessions for b in s.artifact.inputs}

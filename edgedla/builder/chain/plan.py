@@ -101,9 +101,7 @@ def plan_chain(whole: WholeNetwork, regions: Sequence[Sequence[int]]) -> ChainPl
         options.numerics.get(INT8_EQUAL_SCALES) != "own",
     ).absmax
     precisions = by_name(options.precisions, graph, "precisions")
-    scales = [
-        {stage_name: ranges[name] for name, stage_name in p.names.tensors.items() if name in ranges} for p in parts
-    ]
+    scales = [{stage_name: ranges[name] for name, stage_name in p.names.tensors.items() if name in ranges} for p in parts]
     network = {*graph.inputs, *graph.outputs}
     formats = {k: v for k, v in formats_by_name(graph, options).items() if k in network}
     formats.update(
@@ -174,9 +172,7 @@ def _planned(
     whole, graph = part.whole, part.graph
     device = part.stage.device
     placed = {layer.name: devices[i] for i, layer in zip(part.stage.layers, graph.layers)}
-    report = check_graph(
-        graph, whole.platform, whole.precision, "standalone" if whole.mode == "standalone" else "fallback"
-    )
+    report = check_graph(graph, whole.platform, whole.precision, "standalone" if whole.mode == "standalone" else "fallback")
     options = replace(
         whole.options,
         dla_core=int(device[3:]) if device != "GPU" else whole.options.dla_core,
@@ -220,8 +216,7 @@ def _check_borders(name: str, chain: ChainPlan) -> None:
             if made is None or replace(made, is_input=True) != io:
                 mismatch = "nothing before it makes it" if made is None else f"{made.dtype} {made.format} before it"
                 raise BuildError(
-                    f"stage {stage.plan.model['name']} reads {io.name!r} as {io.dtype} {io.format}: {mismatch}",
-                    where=name,
+                    f"stage {stage.plan.model['name']} reads {io.name!r} as {io.dtype} {io.format}: {mismatch}", where=name
                 )
         available.update((io.name, io) for io in stage.plan.outputs)
 

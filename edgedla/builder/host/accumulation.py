@@ -113,9 +113,7 @@ class _Nodes:
         from onnx import helper
 
         target = output or self._named(name)
-        self.nodes.append(
-            helper.make_node(op, list(inputs), [target], name=f"{self._prefix}{op}/{target}", **attributes)
-        )
+        self.nodes.append(helper.make_node(op, list(inputs), [target], name=f"{self._prefix}{op}/{target}", **attributes))
         return target
 
     def like(self, node: NodeProto, op: str, inputs: Sequence[str], name: str) -> str:

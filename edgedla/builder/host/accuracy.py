@@ -92,9 +92,7 @@ def accuracy_of(
     }
 
 
-def check_samples(
-    static: ModelProto, data: Optional[Path], preprocess: Optional[PreprocessSettings] = None
-) -> Optional[Samples]:
+def check_samples(static: ModelProto, data: Optional[Path], preprocess: Optional[PreprocessSettings] = None) -> Optional[Samples]:
     """The user's last samples, on which the error is measured; None if there are none."""
     if data is None:
         return None

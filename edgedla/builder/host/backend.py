@@ -30,9 +30,12 @@ class HostBuilt:
 
 
 def build_host(
-    plan: BuildPlan, static: ModelProto, samples: Optional[Samples] = None, say: Optional[Callable[[str], None]] = None,
+    plan: BuildPlan,
+    static: ModelProto,
+    samples: Optional[Samples] = None,
+    say: Optional[Callable[[str], None]] = None,
     original: Optional[ModelProto] = None,
-) -> HostBuilt:  # fmt: skip
+) -> HostBuilt:
     """Simulates the plan's precision in the model and measures the error.
 
     Args:

@@ -17,10 +17,7 @@ def require_simulable(graph: LayerGraph) -> None:
     ModelTooLarge: beyond MOST_LAYERS or MOST_OUTPUTS.
     """
     hint = "`--backend trtexec` writes the command for a Jetson"
-    for count, most, what in (
-        (len(graph.layers), MOST_LAYERS, "layers"),
-        (len(graph.outputs), MOST_OUTPUTS, "outputs"),
-    ):
+    for count, most, what in ((len(graph.layers), MOST_LAYERS, "layers"), (len(graph.outputs), MOST_OUTPUTS, "outputs")):
         if count > most:
             raise ModelTooLarge(
                 f"{count} {what} are too many to simulate", where=graph.name, allowed=f"at most {most}", hint=hint

@@ -55,11 +55,7 @@ def folded_nodes(model: ModelProto, plan: BuildPlan) -> List[bool]:
 
 def _is_handed_on(layer: LayerPlan, node: Any, outputs: Set[str]) -> bool:
     """Whether the layer copies an input that is an output too: the parser names the last node as its source."""
-    return (
-        layer.type == "IDENTITY"
-        and not outputs.isdisjoint(layer.outputs)
-        and set(layer.outputs).isdisjoint(node.output)
-    )
+    return layer.type == "IDENTITY" and not outputs.isdisjoint(layer.outputs) and set(layer.outputs).isdisjoint(node.output)
 
 
 def _working(model: ModelProto, plan: BuildPlan) -> Iterator[List[LayerPlan]]:

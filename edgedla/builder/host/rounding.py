@@ -74,11 +74,7 @@ class Rounding:
     def _adjustable(self, source: str, target: str, tensor: str) -> None:
         from onnx import TensorProto, helper
 
-        scale, switch, zero = (
-            scale_input(self.prefix, tensor),
-            switch_input(self.prefix, tensor),
-            self._scalar(0, np.int8),
-        )
+        scale, switch, zero = (scale_input(self.prefix, tensor), switch_input(self.prefix, tensor), self._scalar(0, np.int8))
         scaled = f"{self.prefix}away/{tensor}"
         if tensor not in self.adjusted:
             self.adjusted[tensor] = None
@@ -94,9 +90,12 @@ class Rounding:
             return
         # If instead of Where, which computes both sides: a run that rounds one tensor would pay for all of them.
         self._node(
-            "If", [switch], target, then_branch=_branch([quantize, dequantize], rounded),
+            "If",
+            [switch],
+            target,
+            then_branch=_branch([quantize, dequantize], rounded),
             else_branch=_branch([helper.make_node("Identity", [source], [same])], same),
-        )  # fmt: skip
+        )
 
     def _node(self, op: str, inputs: List[str], output: str, **attributes: Any) -> None:
         from onnx import helper

@@ -53,8 +53,7 @@ class HostSession:
         arrays = {b.name: unpack(inputs[b.name], self.layouts[b.name], scale=b.scale) for b in self.artifact.inputs}
         outputs = self.run_arrays(arrays)
         return {
-            b.name: pack(self.as_bound(b, outputs[b.name]), self.layouts[b.name], scale=b.scale)
-            for b in self.artifact.outputs
+            b.name: pack(self.as_bound(b, outputs[b.name]), self.layouts[b.name], scale=b.scale) for b in self.artifact.outputs
         }
 
     def input_type(self, name: str) -> type:
@@ -79,7 +78,5 @@ class HostSession:
         expected = {b.name for b in self.artifact.inputs}
         if set(inputs) != expected:
             raise UsageError(
-                f"arrays for {', '.join(sorted(inputs)) or 'no input'}",
-                where="inputs",
-                allowed=", ".join(sorted(expected)),
+                f"arrays for {', '.join(sorted(inputs)) or 'no input'}", where="inputs", allowed=", ".join(sorted(expected))
             )

@@ -115,9 +115,7 @@ class _Writer:
                 continue
             for k, name in enumerate(node.input):
                 if name:
-                    node.input[k] = (
-                        self._weight(node, name, mode) if name in self.constants else self._read(node, k, mode)
-                    )
+                    node.input[k] = self._weight(node, name, mode) if name in self.constants else self._read(node, k, mode)
             stored = [self._store(name, mode) for name in node.output]
             original = list(node.output)
             for k, inner in enumerate(stored):

@@ -63,22 +63,16 @@ def format_offences(
             yield finding.layer, rejected(finding)
 
 
-def unknown_formats(
-    graph: LayerGraph, platform: Platform, border: Border, formats: Mapping[str, IoFormat]
-) -> Tuple[str, ...]:
+def unknown_formats(graph: LayerGraph, platform: Platform, border: Border, formats: Mapping[str, IoFormat]) -> Tuple[str, ...]:
     """Notes about inputs and outputs of which no source says whether the DLA takes their format."""
     found = _findings(graph, platform, border, formats)
     return tuple(f"unknown: {rejected(finding)}" for finding in found if finding.effect is Effect.UNKNOWN)
 
 
-def _findings(
-    graph: LayerGraph, platform: Platform, border: Border, formats: Mapping[str, IoFormat]
-) -> Sequence[Finding]:
+def _findings(graph: LayerGraph, platform: Platform, border: Border, formats: Mapping[str, IoFormat]) -> Sequence[Finding]:
     if not border.on_dla:
         return ()
-    spelled = {
-        name: f"{TYPE_PREFIX.get(io.dtype, io.dtype.lower())}:{str(io.format).lower()}" for name, io in formats.items()
-    }
+    spelled = {name: f"{TYPE_PREFIX.get(io.dtype, io.dtype.lower())}:{str(io.format).lower()}" for name, io in formats.items()}
     return load_rules().check_io(graph, platform, border.precision, border.mode, spelled)
 
 

@@ -12,9 +12,7 @@ from edgedla.placement.result.placement import PlacedModel, Placement
 from edgedla.targets.platform import Platform
 
 
-def placed_model(
-    source: Union[str, Path, Placement], graph: LayerGraph, platform: Platform, precision: str
-) -> PlacedModel:
+def placed_model(source: Union[str, Path, Placement], graph: LayerGraph, platform: Platform, precision: str) -> PlacedModel:
     """The graph's part of a placement.
 
     Raises:

@@ -26,9 +26,7 @@ def is_quantization(calib: Optional[Path]) -> bool:
     return calib is not None and Path(calib).is_dir()
 
 
-def with_quantization(
-    request: BuildRequest, model: Path, identity: Mapping[str, Any], platform: Platform
-) -> BuildRequest:
+def with_quantization(request: BuildRequest, model: Path, identity: Mapping[str, Any], platform: Platform) -> BuildRequest:
     """The request with cache and layers from the folder `request.calib`; unchanged if `calib` is not a folder.
 
     Precisions and devices of the request itself win.
@@ -51,16 +49,15 @@ def with_quantization(
     document = _translated(folder) if _is_translated(folder) else _document(folder)
     typed = platform.release.strongly_typed
     if not typed and not (folder / CACHE).is_file():
-        raise DocumentError(
-            "no calibration cache beside the report", where=str(folder), hint="run `edgedla quantize` again"
-        )
+        raise DocumentError("no calibration cache beside the report", where=str(folder), hint="run `edgedla quantize` again")
     _require_same_model(folder, document, model, identity)
     dead, forced = _dead(document, str(folder / REPORT))
     if dead and not forced:
         raise UsageError(
-            f"these scales round {dead} away", where=str(folder / REPORT),
+            f"these scales round {dead} away",
+            where=str(folder / REPORT),
             hint="`edgedla quantize` with more samples or another --method; its --force takes them all the same",
-        )  # fmt: skip
+        )
     options, where = request.options, str(folder / REPORT)
     return replace(
         request,
@@ -85,9 +82,7 @@ def _refuse_unused(request: BuildRequest, platform: Platform) -> None:
         if typed:
             raise UsageError(_IN_MODEL.format(platform.release.trt_text), where=where, allowed="TensorRT below 11")
     if measured and request.calib is not None:
-        raise UsageError(
-            "--calib gives the scales: there is nothing to measure", where="calib_method", allowed="without --calib"
-        )
+        raise UsageError("--calib gives the scales: there is nothing to measure", where="calib_method", allowed="without --calib")
 
 
 def samples_without_scales(request: BuildRequest, simulated: bool) -> Optional[str]:
@@ -115,9 +110,10 @@ def _require_taker(request: BuildRequest, platform: Platform) -> None:
         raise UsageError(f"{request.precision.upper()} takes no scales", where="--calib", allowed="--precision int8")
     if platform.release.strongly_typed and not is_quantization(request.calib):
         raise UsageError(
-            _IN_MODEL.format(platform.release.trt_text), where="--calib",
+            _IN_MODEL.format(platform.release.trt_text),
+            where="--calib",
             hint=f"`edgedla quantize MODEL --calib {request.calib} -o FOLDER` writes that model",
-        )  # fmt: skip
+        )
 
 
 def _require_same_model(folder: Path, document: Mapping[str, Any], model: Path, identity: Mapping[str, Any]) -> None:
@@ -125,8 +121,11 @@ def _require_same_model(folder: Path, document: Mapping[str, Any], model: Path, 
     changed = folder / MODEL
     if changed.is_file():
         if sha256_of(changed) != identity["sha256"]:
-            raise UsageError("the scales are for the model that `edgedla quantize` wrote, not for this one", where=str(model),
-                             hint=f"build {changed}")  # fmt: skip
+            raise UsageError(
+                "the scales are for the model that `edgedla quantize` wrote, not for this one",
+                where=str(model),
+                hint=f"build {changed}",
+            )
         return
     of = document.get("model")
     if not isinstance(of, dict):
@@ -159,9 +158,7 @@ def _dead(document: Mapping[str, Any], where: str) -> Tuple[str, bool]:
         many = [(len(g["channels"]), str(g["tensor"])) for g in found.get("dead", ())]
         forced = bool(found.get("forced"))
     except (AttributeError, KeyError, TypeError) as e:
-        raise DocumentError(
-            "its channels are not those of a report", where=where, hint="run `edgedla quantize` again"
-        ) from e
+        raise DocumentError("its channels are not those of a report", where=where, hint="run `edgedla quantize` again") from e
     return ", ".join(f"{n} channel{'s' * (n != 1)} of {tensor}" for n, tensor in many), forced
 
 
@@ -202,9 +199,7 @@ def _translated(folder: Path) -> Dict[str, Any]:
 def _document(folder: Path) -> Dict[str, Any]:
     path = folder / REPORT
     document = read_json(
-        path,
-        wrong="not a result of `edgedla quantize`",
-        hint="give a cache, or the folder that `edgedla quantize` wrote",
+        path, wrong="not a result of `edgedla quantize`", hint="give a cache, or the folder that `edgedla quantize` wrote"
     )
     require(document, "edgedla.quantization", str(path))
     return dict(document)

@@ -84,14 +84,13 @@ def calibrate(
 def _require_some(absmax: Mapping[str, float], graph: LayerGraph, cache: Path) -> None:
     """Refuses a cache without ranges for this network: every layer would silently stay in FP16."""
     if not any(name in graph.tensors for name in absmax):
-        scales = (
-            f"{len(absmax)} scale{'s' * (len(absmax) != 1)}, of {', '.join([*absmax][:2])}" if absmax else "no scale"
-        )
+        scales = f"{len(absmax)} scale{'s' * (len(absmax) != 1)}, of {', '.join([*absmax][:2])}" if absmax else "no scale"
         raise DataError(
-            f"the cache names no tensor of this network: it holds {scales}", where=str(cache),
+            f"the cache names no tensor of this network: it holds {scales}",
+            where=str(cache),
             allowed=f"scales of this network's tensors, as {graph.inputs[0]}",
             hint="run `edgedla quantize` on this model",
-        )  # fmt: skip
+        )
 
 
 def _own_ranges(source: OnnxSource) -> Dict[str, float]:

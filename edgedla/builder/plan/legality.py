@@ -124,8 +124,7 @@ def _misplaced(plan: BuildPlan, report: CheckReport, allow_unknown: bool) -> Ite
         refused = layer_report.support is Support.GPU
         if layer.device != GPU and (refused or (layer_report.support is Support.UNKNOWN and not allow_unknown)):
             why = next(
-                (f"{f.rule} {f.message}" for f in layer_report.findings if f.effect is not Effect.WARN),
-                layer_report.reason,
+                (f"{f.rule} {f.message}" for f in layer_report.findings if f.effect is not Effect.WARN), layer_report.reason
             )
             yield layer.name, f"layer-on-dla: {layer.name} ({layer.type}): {why}"
         if layer.device == GPU and plan.mode == "standalone":
@@ -140,9 +139,7 @@ def _plan_offences(
         cap = subgraphs_per_core(report.platform)
         # Of unknown layers TensorRT decides, the number of subgraphs too.
         if len(plan.regions) > cap and not allow_unknown:
-            offences.append(
-                f"subgraph-cap: {len(plan.regions)} DLA subgraphs, TensorRT {plan.platform['trt']} keeps {cap}"
-            )
+            offences.append(f"subgraph-cap: {len(plan.regions)} DLA subgraphs, TensorRT {plan.platform['trt']} keeps {cap}")
     if plan.mode == "standalone" and len(plan.regions) != 1:
         offences.append(f"one-region: {len(plan.regions)} DLA subgraphs; {PLAN_RULES['one-region']}")
     return offences
@@ -191,9 +188,7 @@ def refuse_standalone(report: CheckReport, *, allow_unknown: bool = False) -> No
                 fixes.setdefault(layer.name, []).extend(finding.fixes)
     lines = [f"  - {message}" for message in strict.messages]
     hints = [
-        f"    {name}: known remedies: {', '.join(dict.fromkeys(remedy_ids))}"
-        for name, remedy_ids in fixes.items()
-        if remedy_ids
+        f"    {name}: known remedies: {', '.join(dict.fromkeys(remedy_ids))}" for name, remedy_ids in fixes.items() if remedy_ids
     ]
     ranked = [
         f"    {change.label} ({len(change.layers)} layers): "

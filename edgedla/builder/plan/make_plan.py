@@ -57,9 +57,7 @@ def make_plan(
         refuse_standalone(report, allow_unknown=options.allow_unknown)
     typed = platform.release.strongly_typed
     if typed and options.precisions:
-        raise UsageError(
-            "layer precisions do not exist in TensorRT 11", hint="the tensors' types decide; change the ONNX"
-        )
+        raise UsageError("layer precisions do not exist in TensorRT 11", hint="the tensors' types decide; change the ONNX")
     devices = _devices(graph, report, mode, options)
     on_dla = [d != GPU for d in devices]
     cores = sorted({d for d in devices if d != GPU})
@@ -169,9 +167,7 @@ def _io(
         dtype, form = (io.dtype, str(io.format)) if io else (tensor.dtype, "LINEAR")
         absmax = calibration.absmax.get(name)
         scale = absmax / INT8_MAX if dtype == "INT8" and absmax is not None else None
-        io_plans.append(
-            IoPlan(name, name in graph.input_names, tensor.dims, dtype, form, scale, name in dynamic_inputs)
-        )
+        io_plans.append(IoPlan(name, name in graph.input_names, tensor.dims, dtype, form, scale, name in dynamic_inputs))
     return tuple(io_plans)
 
 
@@ -190,8 +186,7 @@ def formats_by_name(graph: LayerGraph, options: PlanOptions) -> Dict[str, IoForm
     ):
         if formats and len(formats) not in (1, len(group)):
             raise UsageError(
-                f"{len(formats)} {what} formats for {len(group)} {what}{'s' * (len(group) != 1)}",
-                allowed="one, or one for each",
+                f"{len(formats)} {what} formats for {len(group)} {what}{'s' * (len(group) != 1)}", allowed="one, or one for each"
             )
         # trtexec takes one format for all tensors of a direction.
         formats_of.update(zip(group, formats * len(group) if len(formats) == 1 else formats))
@@ -229,12 +224,7 @@ def _without_scales(graph: LayerGraph, on_dla: Sequence[bool], calibration: Cali
 
 
 def _notes(
-    graph: LayerGraph,
-    report: CheckReport,
-    on_dla: Sequence[bool],
-    calibration: Calibration,
-    typed: bool,
-    options: PlanOptions,
+    graph: LayerGraph, report: CheckReport, on_dla: Sequence[bool], calibration: Calibration, typed: bool, options: PlanOptions
 ) -> Tuple[str, ...]:
     notes, unknown = list(report.notes), report.totals.layers_unknown
     if unknown and options.allow_unknown:
@@ -252,9 +242,7 @@ def _notes(
             "INT8 scales come from random input: the flow works, the accuracy means nothing. Give --calib-data or --calib."
         )
     if typed:
-        notes.append(
-            "TensorRT 11 takes precision from the model's tensor types; --precision changes no type in the ONNX"
-        )
+        notes.append("TensorRT 11 takes precision from the model's tensor types; --precision changes no type in the ONNX")
     if options.sparsity and not report.platform.module.uses_sparsity(report.precision):
         where = f"the DLA of {report.platform.module.title} at {report.precision}"
         notes.append(f"--sparsity gains nothing on {where}: only Orin's at int8 uses it")

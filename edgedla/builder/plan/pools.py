@@ -91,9 +91,7 @@ def parse_pools(text: str) -> Dict[str, int]:
         match = _SIZE.match(size.strip())
         if key is None or key in pools:
             problem = "appears twice" if key else "is unknown"
-            raise UsageError(
-                f"memory pool {name!r} {problem}", allowed="workspace, dlaSRAM, dlaLocalDRAM, dlaGlobalDRAM"
-            )
+            raise UsageError(f"memory pool {name!r} {problem}", allowed="workspace, dlaSRAM, dlaLocalDRAM, dlaGlobalDRAM")
         if not match:
             raise UsageError(f"not a size: {part!r}", allowed="for example dlaSRAM:512K or dlaLocalDRAM:1024")
         pools[key] = int(float(match.group(1)) * _UNIT_BYTES[match.group(2).upper()])

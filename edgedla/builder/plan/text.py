@@ -38,8 +38,7 @@ def describe(plan: BuildPlan) -> str:
     lines += [f"note      {note}" for note in plan.notes]
     folded = len(plan.layers) - len(plan.running)
     lines.append(
-        f"layers    {len(plan.running)} ({per_device(x.device for x in plan.running)})"
-        + (f", {folded} folded" if folded else "")
+        f"layers    {len(plan.running)} ({per_device(x.device for x in plan.running)})" + (f", {folded} folded" if folded else "")
     )
     width = min(_MOST_PADDING, max((len(x.name) for x in plan.layers), default=0))
     for layer in plan.layers:

@@ -87,17 +87,14 @@ def build_engine(
             config = builder.create_builder_config()
             parse_model(trt, network, logger, model, lines, config, plan)
             drift = configure(
-                trt, network, config, plan, lines, allow_drift, on_drift,
-                lambda: nodes_refused(trt, builder, logger, model, plan),
-            )  # fmt: skip
+                trt, network, config, plan, lines, allow_drift, on_drift, lambda: nodes_refused(trt, builder, logger, model, plan)
+            )
             if plan.timing_cache:
                 _reuse_timings(config, timing_cache, lines)
             memory = _run(trt, builder, network, config, lines, progress)
             data = bytes(memory)
             cache = config.get_timing_cache() if plan.timing_cache else None
-            inspected, formats = (
-                (None, {}) if plan.mode == "standalone" else inspect_engine(trt, logger, plan, data, lines)
-            )
+            inspected, formats = (None, {}) if plan.mode == "standalone" else inspect_engine(trt, logger, plan, data, lines)
             return Built(
                 data=data,
                 log="\n".join(lines) + "\n",
@@ -145,9 +142,7 @@ def _reuse_timings(config: Any, earlier: bytes, lines: List[str]) -> None:
         config.set_timing_cache(cache, ignore_mismatch=False)
 
 
-def _run(
-    trt: ModuleType, builder: Any, network: Any, config: Any, lines: List[str], progress: Optional[Progress]
-) -> Any:
+def _run(trt: ModuleType, builder: Any, network: Any, config: Any, lines: List[str], progress: Optional[Progress]) -> Any:
     interruption = Interruption()
     if hasattr(trt, "IProgressMonitor"):
         config.progress_monitor = monitor(trt, progress, interruption)

@@ -78,13 +78,9 @@ def build_on_device(
     contents = _contents(plan, built)
     parsed = read_log(built.log)
     notes = (*plan.notes, *what_went_elsewhere(parsed), *_drift_notes(plan, built.drift))
-    other = [
-        f"{io.name}: {built.formats[io.name]}" for io in plan.io if built.formats.get(io.name, io.format) != io.format
-    ]
+    other = [f"{io.name}: {built.formats[io.name]}" for io in plan.io if built.formats.get(io.name, io.format) != io.format]
     if other:
-        raise BuildError(
-            "the engine's border formats are not the planned ones: " + ", ".join(other), hint=f"log: {log}"
-        )
+        raise BuildError("the engine's border formats are not the planned ones: " + ", ".join(other), hint=f"log: {log}")
     software = {"tensorrt": built.version}
     artifact = artifact_of(plan, "tensorrt", software, notes, None, real_placement(plan, built.inspector, parsed))
     return artifact, contents

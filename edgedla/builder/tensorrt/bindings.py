@@ -73,9 +73,7 @@ def why_no_builder() -> str:
 def reason_in(lines: Sequence[str]) -> str:
     """The last line of TensorRT that names a failure, without its prefix and without advice behind it; "" where none does."""
     texts = (split_prefix(line)[1].strip() for line in reversed(lines))
-    found = next(
-        (text for text in texts if _FAILURE.search(text) and not text.startswith(("TypeError", "Traceback"))), ""
-    )
+    found = next((text for text in texts if _FAILURE.search(text) and not text.startswith(("TypeError", "Traceback"))), "")
     return found.partition(". Please")[0]
 
 

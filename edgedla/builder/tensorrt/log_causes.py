@@ -25,9 +25,7 @@ def why_it_failed(log: BuildLog) -> Tuple[str, ...]:
     sentences += [f"{node}: the DLA compiler found no implementation" for node in log.not_implemented]
     for refusal in (*log.validation, *log.refused):
         if refusal.type not in FOLDED_TYPES:
-            sentences.append(
-                f"{refusal.layer}: refused ({refusal.stage}): {refusal.reason or 'TensorRT gives no reason'}"
-            )
+            sentences.append(f"{refusal.layer}: refused ({refusal.stage}): {refusal.reason or 'TensorRT gives no reason'}")
     if len(sentences) > _MOST:
         sentences = [*sentences[:_MOST], f"and {len(sentences) - _MOST} more layers, see the log"]
     for error in log.errors:
@@ -44,9 +42,7 @@ def what_went_elsewhere(log: BuildLog) -> Tuple[str, ...]:
         layers = "; ".join(f"{r.layer} ({r.reason or 'no reason given'})" for r in log.validation)
         sentences.append(f"refused by TensorRT's second look: {layers}")
     if log.dropped:
-        sentences.append(
-            f"above the limit of DLA subgraphs, so on the GPU: those beginning with {', '.join(log.dropped)}"
-        )
+        sentences.append(f"above the limit of DLA subgraphs, so on the GPU: those beginning with {', '.join(log.dropped)}")
     if log.all_refused:
         sentences.append(f"all layers went to the GPU: {log.all_refused}")
     return tuple(sentences)

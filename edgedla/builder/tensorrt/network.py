@@ -11,14 +11,7 @@ from types import ModuleType
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from edgedla.builder.plan.plan import BuildPlan
-from edgedla.builder.tensorrt.config import (
-    implicit_precisions,
-    network_flags,
-    set_devices,
-    set_flags,
-    set_io,
-    set_pools,
-)
+from edgedla.builder.tensorrt.config import implicit_precisions, network_flags, set_devices, set_flags, set_io, set_pools
 from edgedla.builder.tensorrt.drift import Answers, Drift, RefusedNode, compare
 from edgedla.builder.tensorrt.log_tail import log_tail
 from edgedla.errors import BuildError, ModelRefused
@@ -28,9 +21,15 @@ from edgedla.vocabulary import GPU
 
 
 def parse_model(
-    trt: ModuleType, network: Any, logger: object, model: Path, lines: List[str], config: Any, plan: BuildPlan,
+    trt: ModuleType,
+    network: Any,
+    logger: object,
+    model: Path,
+    lines: List[str],
+    config: Any,
+    plan: BuildPlan,
     more_flags: Sequence[str] = (),
-) -> None:  # fmt: skip
+) -> None:
     """Parses the model, with the parser's flags for the DLA that the plan needs and this release has.
 
     Raises:
@@ -48,9 +47,7 @@ def parse_model(
         )
 
 
-def nodes_refused(
-    trt: ModuleType, builder: Any, logger: object, model: Path, plan: BuildPlan
-) -> Tuple[RefusedNode, ...]:
+def nodes_refused(trt: ModuleType, builder: Any, logger: object, model: Path, plan: BuildPlan) -> Tuple[RefusedNode, ...]:
     """What the parser says of each ONNX node that the DLA refuses; it goes on behind the first one. () where the release cannot say."""
     if plan.dla_core is None or not hasattr(trt.OnnxParser, "set_builder_config"):
         return ()
@@ -63,9 +60,7 @@ def nodes_refused(
     return tuple(RefusedNode(error.node_name(), error.node_operator(), error.desc()) for error in errors)
 
 
-def _parser(
-    trt: ModuleType, network: Any, logger: object, config: Any, plan: BuildPlan, more_flags: Sequence[str]
-) -> Any:
+def _parser(trt: ModuleType, network: Any, logger: object, config: Any, plan: BuildPlan, more_flags: Sequence[str]) -> Any:
     # The parser makes plugins of InstanceNormalization (8.x), EfficientNMS_TRT and others; trtexec registers them too.
     trt.init_libnvinfer_plugins(logger, "")
     parser = trt.OnnxParser(network, logger)
@@ -105,8 +100,7 @@ def configure(
     _refuse_drift(plan, drift, allow_drift)
     if drift.missing and plan.mode != "standalone":
         lines.append(
-            "[W] edgedla: the network has no layers of these names, which the plan puts on the DLA: "
-            + ", ".join(drift.missing)
+            "[W] edgedla: the network has no layers of these names, which the plan puts on the DLA: " + ", ".join(drift.missing)
         )
     set_devices(trt, config, layers, plan, drift)
     return drift
@@ -136,8 +130,7 @@ def answers_of(
 def _ask(config: Any, layers: Mapping[str, List[Any]]) -> Answers:
     """Name -> (LayerType name, can_run_on_DLA) for every layer of that name: TensorRT's own first check."""
     return {
-        name: tuple((layer.type.name, bool(config.can_run_on_DLA(layer))) for layer in group)
-        for name, group in layers.items()
+        name: tuple((layer.type.name, bool(config.can_run_on_DLA(layer))) for layer in group) for name, group in layers.items()
     }
 
 

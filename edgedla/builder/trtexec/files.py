@@ -29,11 +29,7 @@ class Scripts:
     stages: Tuple[Path, ...] = ()
 
     def to_dict(self) -> Dict[str, Any]:
-        document: Dict[str, Any] = {
-            "script": str(self.script),
-            "options_of": self.options_of,
-            "not_expressed": list(self.unsaid),
-        }
+        document: Dict[str, Any] = {"script": str(self.script), "options_of": self.options_of, "not_expressed": list(self.unsaid)}
         if self.stages:
             document["stages"] = [str(path) for path in self.stages]
         return document

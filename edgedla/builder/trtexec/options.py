@@ -21,9 +21,7 @@ class _Span:
 
     def holds(self, trt: Version) -> bool:
         """`last` includes every version that begins with it."""
-        return self.first <= trt[: max(len(self.first), 2)] and (
-            self.last is None or trt[: len(self.last)] <= self.last
-        )
+        return self.first <= trt[: max(len(self.first), 2)] and (self.last is None or trt[: len(self.last)] <= self.last)
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,7 @@ from edgedla.vocabulary import GPU
 
 DEFAULT_TRTEXEC = "/usr/src/tensorrt/bin/trtexec"
 #: trtexec's options for flags of the parser.
-PARSER_OPTIONS = {
-    UINT8: "--uint8AsymmetricQuantizationDLA", REPORT: "--reportCapabilityDLA", ADJUST: "--adjustForDLA",
-}  # fmt: skip
+PARSER_OPTIONS = {UINT8: "--uint8AsymmetricQuantizationDLA", REPORT: "--reportCapabilityDLA", ADJUST: "--adjustForDLA"}
 #: Ends the calibration cache inside the script; no cache line looks like it.
 _END = "EDGEDLA_CALIBRATION_CACHE"
 
@@ -97,9 +95,10 @@ class _Writer:
         if dynamic:
             if any(mark in io.name for io in dynamic for mark in ",'"):
                 raise UsageError(
-                    "trtexec's --shapes cannot name an input with a comma or a quote in its name", where=self.plan.model["name"],
+                    "trtexec's --shapes cannot name an input with a comma or a quote in its name",
+                    where=self.plan.model["name"],
                     hint="`edgedla fix MODEL --shapes ... -o OUT` writes a model of fixed sizes, which needs no --shapes",
-                )  # fmt: skip
+                )
             shapes = (f"{io.name}:{'x'.join(str(d) for d in io.shape_nchw)}" for io in dynamic)
             self.add("--shapes", shlex.quote(",".join(shapes)))
 
@@ -140,9 +139,7 @@ class _Writer:
                 )
             return
         if plan.strongly_typed:
-            self.unsaid.append(
-                "precision: the plan takes it from tensor types, which this release does not; FP16 is set"
-            )
+            self.unsaid.append("precision: the plan takes it from tensor types, which this release does not; FP16 is set")
         self.add("--fp16")
         if plan.precision == "int8":
             self.add("--int8")
@@ -216,9 +213,7 @@ class _Writer:
         if option not in self.options:
             chosen = [x.name for x in self.plan.layers if x.name in values and x.capable != "gpu"]
             if option == "--layerDeviceTypes" and not chosen:
-                self.unsaid.append(
-                    f"{option}: not in this release; the {len(values)} GPU layers fall back by themselves"
-                )
+                self.unsaid.append(f"{option}: not in this release; the {len(values)} GPU layers fall back by themselves")
             else:
                 named = chosen if option == "--layerDeviceTypes" else sorted(values)
                 self.unsaid.append(f"{option}: not in this release, so TensorRT decides over: {', '.join(named)}")
@@ -235,9 +230,7 @@ class _Writer:
                 expressible.update({n: "DLA" for n in others})
             elif others:
                 del expressible[name]
-                problems.setdefault(f"they would also hit {', '.join(others)} ('*' stands for any text)", []).append(
-                    name
-                )
+                problems.setdefault(f"they would also hit {', '.join(others)} ('*' stands for any text)", []).append(name)
         for problem, names in problems.items():
             self.unsaid.append(f"{option}: cannot be written: {'; '.join(names)}: {problem}")
         if expressible:
@@ -257,9 +250,7 @@ class _Writer:
 
     def text(self) -> str:
         plan, release = self.plan, ".".join(str(n) for n in self.options.release)
-        options_note = (
-            "" if release.startswith(self.options.read) else f" (options as of {self.options.read}, the newest read)"
-        )
+        options_note = "" if release.startswith(self.options.read) else f" (options as of {self.options.read}, the newest read)"
         comments = [
             f"{plan.model.get('name', '')} for {plan.platform['target']}, {plan.mode}, {plan.precision}.",
             f"Written by edgedla {version()} for trtexec of TensorRT {release}{options_note}.",

@@ -28,9 +28,7 @@ from edgedla.errors import NOT_SHOWN_CODE, UsageError
     "video, or labels on disk: COCO's .json, YOLO's data.yaml, a folder of Pascal VOC, `images` beside `masks`.",
 )
 @metric_options("top1")
-@option(
-    "--against", metavar="MODEL", help="Compare with this model or artifact: shows the difference with its interval."
-)
+@option("--against", metavar="MODEL", help="Compare with this model or artifact: shows the difference with its interval.")
 @option("--limit", type=click.IntRange(min=1), help="Use only this many samples, from the first on.")
 @option("--shapes", type=ShapesType(), metavar="NAME:DIMS", help="Fix input shapes: name:1x3x224x224.")
 @option(

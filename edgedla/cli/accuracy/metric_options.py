@@ -27,9 +27,7 @@ def parse_drop(text: str) -> float:
     with suppress(ValueError):
         drop = float(number) / percent
     if not 0 <= drop < math.inf:
-        raise UsageError(
-            f"{text!r} is not a drop of the metric", where="--max-drop", allowed="0.5%, or 0.005; 0 or more"
-        )
+        raise UsageError(f"{text!r} is not a drop of the metric", where="--max-drop", allowed="0.5%, or 0.005; 0 or more")
     return drop
 
 
@@ -57,14 +55,8 @@ def metric_options(default: Optional[str], why: str = "") -> Callable[[Command],
             help="For map: yolov5, yolov8, yolo11, instances, pose, centernet, final (boxes after NMS), or module:function or "
             "FILE.py:function of your own.",
         ),
-        option(
-            "--reg-max",
-            type=click.IntRange(1, 256),
-            help="For map: bins per side of a YOLOv8 box (reg_max).  [default: 16]",
-        ),
-        option(
-            "--iou", type=click.FloatRange(0, 1), help="For map: IoU threshold of the decoder's NMS.  [default: 0.6]"
-        ),
+        option("--reg-max", type=click.IntRange(1, 256), help="For map: bins per side of a YOLOv8 box (reg_max).  [default: 16]"),
+        option("--iou", type=click.FloatRange(0, 1), help="For map: IoU threshold of the decoder's NMS.  [default: 0.6]"),
     )
 
 
@@ -77,10 +69,12 @@ def classes_option() -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         return read_labels(text or "")
 
     return option(
-        "--classes", callback=read, metavar="FILE|A,B,C",
+        "--classes",
+        callback=read,
+        metavar="FILE|A,B,C",
         help="Class names in the order of the network's outputs; in FILE one per line. A folder of pictures is named after its "
         "class.  [default: the folders of --data in order]",
-    )  # fmt: skip
+    )
 
 
 def chosen_metric(given: Dict[str, Any], network: Opened) -> Any:

@@ -41,14 +41,9 @@ _TRANSLATES = ("model", "out", "calib", "target", "jetpack", "trt", "max_memory"
 @platform_options()
 @shape_options()
 @option(
-    "--method", default="auto", show_default=True, metavar="METHOD",
-    help=f"{', '.join(CALIBRATION_METHODS)}, or percentile:99.9.",
-)  # fmt: skip
-@option(
-    "--calib",
-    metavar="FILE",
-    help="Start from the scales of this calibration cache: measure their error and repair them.",
+    "--method", default="auto", show_default=True, metavar="METHOD", help=f"{', '.join(CALIBRATION_METHODS)}, or percentile:99.9."
 )
+@option("--calib", metavar="FILE", help="Start from the scales of this calibration cache: measure their error and repair them.")
 @metric_options(None)
 @option(
     "--min-sqnr",
@@ -58,10 +53,15 @@ _TRANSLATES = ("model", "out", "calib", "target", "jetpack", "trt", "max_memory"
     help="Repair until the outputs have this SQNR on held-out samples.",
 )
 @option(
-    "--min-channel-sqnr", field="min_channel_sqnr_db", type=float, default=LEAST_CHANNEL_DB, show_default=True, metavar="DB",
+    "--min-channel-sqnr",
+    field="min_channel_sqnr_db",
+    type=float,
+    default=LEAST_CHANNEL_DB,
+    show_default=True,
+    metavar="DB",
     help="Least SQNR of every group of channels at the outputs. Layers stay in FP16 where a shared scale would round such a group "
     "away; where that does not help, exit with 1.",
-)  # fmt: skip
+)
 @option(
     "--force",
     is_flag=True,
@@ -76,24 +76,26 @@ _TRANSLATES = ("model", "out", "calib", "target", "jetpack", "trt", "max_memory"
     help="Rescale tensors beyond FP16's range by powers of two, folded into weights. Where no weights can take the "
     "factor, keep the tensors on the GPU.",
 )
+@option("--everywhere", is_flag=True, help="Simulate every layer in INT8 on the DLA, even one that a build would put on the GPU.")
 @option(
-    "--everywhere",
-    is_flag=True,
-    help="Simulate every layer in INT8 on the DLA, even one that a build would put on the GPU.",
-)
-@option(
-    "--qdq-form", type=click.Choice(QDQ_FORMS), default="int8", show_default=True,
+    "--qdq-form",
+    type=click.Choice(QDQ_FORMS),
+    default="int8",
+    show_default=True,
     help="From TensorRT 11 on, which takes Q/DQ in place of a cache: int8 (FLOAT scales), int8-fp16 (a FLOAT16 model with FLOAT16 "
     "scales) or uint8 (zero point 128). The DLA may compute any of them in FP16.",
-)  # fmt: skip
+)
 @option("--quick", is_flag=True, help="Calibrate by --method and measure once: no search, no repair.")
 @memory_option()
 @option("--report", "report", is_flag=True, help="Also write the report as a page: FOLDER/report.html.")
 @option("--format", "output_format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @option(
-    "--fail-on", type=click.Choice(["goal", "never"]), default="goal", show_default=True,
+    "--fail-on",
+    type=click.Choice(["goal", "never"]),
+    default="goal",
+    show_default=True,
     help="Exit with 1 where --min-sqnr or --max-drop is not met, with 7 where the samples cannot show that it is.",
-)  # fmt: skip
+)
 def quantize(model: str, out: Optional[str], data: Optional[str], holdout: Optional[str], **given: Any) -> int:
     """INT8 scales for the DLA: measured on your samples, explained, and repaired where you ask.
 
@@ -119,9 +121,11 @@ def quantize(model: str, out: Optional[str], data: Optional[str], holdout: Optio
     if data is None:
         return _translate(model, out, absmax, given)
     named = {
-        "min_sqnr_db": given["min_sqnr"], "min_channel_sqnr_db": given["min_channel_sqnr"],
-        "metric": chosen_metric(given, lambda: _network(model, given)), "preprocess": preprocess_settings(given),
-    }  # fmt: skip
+        "min_sqnr_db": given["min_sqnr"],
+        "min_channel_sqnr_db": given["min_channel_sqnr"],
+        "metric": chosen_metric(given, lambda: _network(model, given)),
+        "preprocess": preprocess_settings(given),
+    }
     same = {f.name: given[f.name] for f in fields(QuantizeRequest) if f.name in given}
     request = QuantizeRequest(**{**same, **named})
     with waiting("quantizing") as work:
@@ -149,9 +153,7 @@ def _network(model: str, given: Dict[str, Any]) -> Tuple[Sequence[str], Sequence
     from edgedla.targets import platform_for
 
     platform = platform_for(given["target"], jetpack=given["jetpack"], trt=given["trt"])
-    graph = load_onnx(
-        model, trt=platform.release.trt, shapes=given["shapes"], batch=given["batch"], open_batch=TRTEXEC_BATCH
-    )
+    graph = load_onnx(model, trt=platform.release.trt, shapes=given["shapes"], batch=given["batch"], open_batch=TRTEXEC_BATCH)
     return graph.outputs, graph.tensors[graph.inputs[0]].dims
 
 
@@ -164,9 +166,10 @@ def _translate(model: str, out: Optional[str], absmax: Optional[Mapping[str, flo
 
     if out is None:
         raise UsageError(
-            "no samples to measure scales on", where="--data",
+            "no samples to measure scales on",
+            where="--data",
             hint="Add --data SAMPLES. A model with Q/DQ nodes holds its scales: for it -o FOLDER is enough.",
-        )  # fmt: skip
+        )
     needless = [shown for name, shown in given_options(click.get_current_context()).items() if name not in _TRANSLATES]
     if needless:
         raise UsageError(

@@ -13,12 +13,15 @@ from edgedla.cli.output import echo
 
 @click.command()
 @option(
-    "--root", "roots", multiple=True, type=click.Path(exists=True, file_okay=False), default=(".",), metavar="FOLDER",
+    "--root",
+    "roots",
+    multiple=True,
+    type=click.Path(exists=True, file_okay=False),
+    default=(".",),
+    metavar="FOLDER",
     help="Models are read below this folder only. May be given several times.  [default: the current folder]",
-)  # fmt: skip
-@option(
-    "--limit", type=click.FloatRange(min=1), default=600.0, show_default=True, help="Seconds for one call of a tool."
 )
+@option("--limit", type=click.FloatRange(min=1), default=600.0, show_default=True, help="Seconds for one call of a tool.")
 @option("--skill", is_flag=True, help="Print the skill file for an agent, SKILL.md, and end.")
 def mcp(roots: Tuple[str, ...], limit: float, skill: bool) -> None:
     """Serve check, compare, fix (as a dry run), predict, explain and rules to a coding agent, by the Model Context Protocol.

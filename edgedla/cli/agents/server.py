@@ -27,9 +27,10 @@ try:
     from mcp.shared.exceptions import MCPError
 except ImportError as e:
     raise EnvironmentMissing(
-        "the SDK of the Model Context Protocol is missing", where="mcp 2",
+        "the SDK of the Model Context Protocol is missing",
+        where="mcp 2",
         hint="with Python 3.10 or newer: python3 -m pip install 'edgedla[mcp]'",
-    ) from e  # fmt: skip
+    ) from e
 
 
 class Agents:
@@ -48,17 +49,30 @@ class Agents:
 
     def server(self) -> Any:
         return Server(
-            "edgedla", version=version(), instructions=INSTRUCTIONS, on_list_tools=self.tools, on_call_tool=self.call,
-            on_list_resources=self.resources, on_read_resource=self.read,
-        )  # fmt: skip
+            "edgedla",
+            version=version(),
+            instructions=INSTRUCTIONS,
+            on_list_tools=self.tools,
+            on_call_tool=self.call,
+            on_list_resources=self.resources,
+            on_read_resource=self.read,
+        )
 
     async def tools(self, _: Any, __: Any) -> Any:
         hints = types.ToolAnnotations(read_only_hint=True, destructive_hint=False, open_world_hint=False)
-        return types.ListToolsResult(tools=[
-            types.Tool(name=name, title=tool.title, description=tool.description, input_schema=tool.takes,
-                       output_schema=schema(tool.document), annotations=hints)
-            for name, tool in TOOLS.items()
-        ])  # fmt: skip
+        return types.ListToolsResult(
+            tools=[
+                types.Tool(
+                    name=name,
+                    title=tool.title,
+                    description=tool.description,
+                    input_schema=tool.takes,
+                    output_schema=schema(tool.document),
+                    annotations=hints,
+                )
+                for name, tool in TOOLS.items()
+            ]
+        )
 
     async def call(self, _: Any, params: Any) -> Any:
         tool, given = TOOLS.get(params.name), dict(params.arguments or {})
@@ -88,19 +102,19 @@ class Agents:
             if body:
                 uri = f"edgedla://reports/{self._count}-{name}.{ending}"
                 self._reports[uri] = (body, mime)
-                links.append(
-                    types.ResourceLink(uri=uri, name=uri.rsplit("/", 1)[1], mime_type=mime, size=len(body.encode()))
-                )
+                links.append(types.ResourceLink(uri=uri, name=uri.rsplit("/", 1)[1], mime_type=mime, size=len(body.encode())))
         for old in list(self._reports)[: max(len(self._reports) - KEPT, 0)]:
             del self._reports[old]
         content: List[Any] = [types.TextContent(text=text), *links]
         return types.CallToolResult(content=content, structured_content=shortened(document, links[0].uri))
 
     async def resources(self, _: Any, __: Any) -> Any:
-        return types.ListResourcesResult(resources=[
-            types.Resource(uri=uri, name=uri.rsplit("/", 1)[1], mime_type=mime, size=len(body.encode()))
-            for uri, (body, mime) in self._reports.items()
-        ])  # fmt: skip
+        return types.ListResourcesResult(
+            resources=[
+                types.Resource(uri=uri, name=uri.rsplit("/", 1)[1], mime_type=mime, size=len(body.encode()))
+                for uri, (body, mime) in self._reports.items()
+            ]
+        )
 
     async def read(self, _: Any, params: Any) -> Any:
         uri = str(params.uri)

@@ -21,10 +21,14 @@ def _text(description: str, most: int = MOST_WORD) -> Dict[str, Any]:
 
 _MODEL = {"model": _text("Path of an ONNX file: absolute, or relative to a root.")}
 _SIZES: Mapping[str, Any] = {
-    "shapes": {"type": "object", "description": "Dims of inputs whose sizes are open, by input name.", "maxProperties": 100,
-               "additionalProperties": {"type": "array", "maxItems": 16, "items": {"type": "integer", "minimum": 1}}},
+    "shapes": {
+        "type": "object",
+        "description": "Dims of inputs whose sizes are open, by input name.",
+        "maxProperties": 100,
+        "additionalProperties": {"type": "array", "maxItems": 16, "items": {"type": "integer", "minimum": 1}},
+    },
     "batch": {"type": "integer", "minimum": 1, "description": "First dim of every input."},
-}  # fmt: skip
+}
 _PLATFORM: Mapping[str, Any] = {
     "target": _text("Module, as orin-nx-16gb. An unknown name is answered with the known ones."),
     "jetpack": _text("JetPack release; default: the module's newest with a DLA."),
@@ -46,8 +50,12 @@ class Tool(NamedTuple):
     @property
     def takes(self) -> Dict[str, Any]:
         """JSON Schema of its arguments."""
-        return {"type": "object", "properties": dict(self.properties), "required": list(self.required),
-                "additionalProperties": False}  # fmt: skip
+        return {
+            "type": "object",
+            "properties": dict(self.properties),
+            "required": list(self.required),
+            "additionalProperties": False,
+        }
 
 
 def _on_platform(given: Dict[str, Any]) -> Dict[str, Any]:
@@ -117,27 +125,81 @@ def _rules(given: Dict[str, Any]) -> Answer:
 
 
 TOOLS: Mapping[str, Tool] = {
-    "check": Tool("Check a model for the DLA", "Which layers of an ONNX model run on the DLA of a Jetson module, why not the others, what "
-                  "to change first, and whether the DLA is worth it in time, energy, GPU time and frames per second. Predicted: no board.",
-                  {**_MODEL, **_PLATFORM, "mode": {"enum": list(CHECK_MODES)}, **_SIZES}, ("model", "target"), "edgedla.check", _check),
-    "compare": Tool("Compare modules", "One model on several modules and releases, as a table.",
-                    {**_MODEL, "platforms": {"type": "array", "minItems": 1, "maxItems": 24, "items": _text("As orin-nx-16gb or "
-                     "xavier-nx-8gb@jp5.1.4@int8.")}, **_SIZES}, ("model", "platforms"), "edgedla.compare", _compare),
-    "fix": Tool("Try rewrites", "What `edgedla fix` would rewrite so that more of the model runs on the DLA, each place proven in ONNX "
-                "Runtime, with the predicted gain. A dry run: no model is written; the command `edgedla fix MODEL -o OUT` writes it.",
-                {**_MODEL, **_PLATFORM, "objective": {"enum": ["latency", "throughput", "energy", "loadables"]},
-                 "purpose": {"enum": ["hybrid", "strict", "standalone"]}, **_SIZES}, ("model", "target"), "edgedla.fixes", _fix),
-    "predict": Tool("Predict a placement", "Predicted time, energy, frames per second and memory of a model on named devices.",
-                    {**_MODEL, **_PLATFORM, "devices": _text("tensorrt (its default), GPU, DLA0, DLA1, or pins as "
-                     "trtexec's --layerDeviceTypes: conv1:DLA0,*:GPU."), "power_mode": _text("nvpmodel mode."), **_SIZES},
-                    ("model", "target"), "edgedla.prediction", _predict),
-    "explain": Tool("Explain a log or a rule", "What lines of a TensorRT, trtexec or cuDLA log mean for the DLA and what to do, or what an "
-                    "id of a report means (CONV006, MSG201, average-pool).",
-                    {"text": {**_text("The line, the lines, or one id.", MOST_TEXT), "minLength": 1}}, ("text",), "edgedla.explain",
-                    _explain),
-    "rules": Tool("List rules", "The rules behind the verdicts: what must hold for which layer type, and how sure that is.",
-                  {"kind": _text("TensorRT layer type, as CONVOLUTION; default: all.")}, (), "edgedla.rules", _rules),
-}  # fmt: skip
+    "check": Tool(
+        "Check a model for the DLA",
+        "Which layers of an ONNX model run on the DLA of a Jetson module, why not the others, what "
+        "to change first, and whether the DLA is worth it in time, energy, GPU time and frames per second. Predicted: no board.",
+        {**_MODEL, **_PLATFORM, "mode": {"enum": list(CHECK_MODES)}, **_SIZES},
+        ("model", "target"),
+        "edgedla.check",
+        _check,
+    ),
+    "compare": Tool(
+        "Compare modules",
+        "One model on several modules and releases, as a table.",
+        {
+            **_MODEL,
+            "platforms": {
+                "type": "array",
+                "minItems": 1,
+                "maxItems": 24,
+                "items": _text("As orin-nx-16gb or " "xavier-nx-8gb@jp5.1.4@int8."),
+            },
+            **_SIZES,
+        },
+        ("model", "platforms"),
+        "edgedla.compare",
+        _compare,
+    ),
+    "fix": Tool(
+        "Try rewrites",
+        "What `edgedla fix` would rewrite so that more of the model runs on the DLA, each place proven in ONNX "
+        "Runtime, with the predicted gain. A dry run: no model is written; the command `edgedla fix MODEL -o OUT` writes it.",
+        {
+            **_MODEL,
+            **_PLATFORM,
+            "objective": {"enum": ["latency", "throughput", "energy", "loadables"]},
+            "purpose": {"enum": ["hybrid", "strict", "standalone"]},
+            **_SIZES,
+        },
+        ("model", "target"),
+        "edgedla.fixes",
+        _fix,
+    ),
+    "predict": Tool(
+        "Predict a placement",
+        "Predicted time, energy, frames per second and memory of a model on named devices.",
+        {
+            **_MODEL,
+            **_PLATFORM,
+            "devices": _text(
+                "tensorrt (its default), GPU, DLA0, DLA1, or pins as " "trtexec's --layerDeviceTypes: conv1:DLA0,*:GPU."
+            ),
+            "power_mode": _text("nvpmodel mode."),
+            **_SIZES,
+        },
+        ("model", "target"),
+        "edgedla.prediction",
+        _predict,
+    ),
+    "explain": Tool(
+        "Explain a log or a rule",
+        "What lines of a TensorRT, trtexec or cuDLA log mean for the DLA and what to do, or what an "
+        "id of a report means (CONV006, MSG201, average-pool).",
+        {"text": {**_text("The line, the lines, or one id.", MOST_TEXT), "minLength": 1}},
+        ("text",),
+        "edgedla.explain",
+        _explain,
+    ),
+    "rules": Tool(
+        "List rules",
+        "The rules behind the verdicts: what must hold for which layer type, and how sure that is.",
+        {"kind": _text("TensorRT layer type, as CONVOLUTION; default: all.")},
+        (),
+        "edgedla.rules",
+        _rules,
+    ),
+}
 
 
 def answer(name: str, given: Dict[str, Any], roots: Sequence[str]) -> Tuple[Optional[Answer], str]:
@@ -152,9 +214,7 @@ def answer(name: str, given: Dict[str, Any], roots: Sequence[str]) -> Tuple[Opti
             given["model"] = below_a_root(given["model"], roots)
         if str(given.get("devices", "")) and os.path.lexists(given.get("devices", "")):
             # A placement's file: not one of the ways that the tool takes.
-            raise UsageError(
-                "a file names no devices here", where="devices", allowed="tensorrt, GPU, DLA0, DLA1, or pins"
-            )
+            raise UsageError("a file names no devices here", where="devices", allowed="tensorrt, GPU, DLA0, DLA1, or pins")
         document, text, page = TOOLS[name].run(given)
         return (document, printable_text(text), page), ""
     except EdgedlaError as e:
@@ -173,8 +233,12 @@ def below_a_root(path: str, roots: Sequence[str]) -> str:
         real = os.path.realpath(os.path.join(root, path))
         if real != root and os.path.commonpath([root, real]) == root and (os.path.exists(real) or len(roots) == 1):
             return real
-    raise UsageError("outside the roots, or no such file", where=path, allowed=", ".join(roots),
-                     hint="start `edgedla mcp` with --root FOLDER for each folder to read")  # fmt: skip
+    raise UsageError(
+        "outside the roots, or no such file",
+        where=path,
+        allowed=", ".join(roots),
+        hint="start `edgedla mcp` with --root FOLDER for each folder to read",
+    )
 
 
 def shortened(document: Dict[str, Any], uri: str) -> Dict[str, Any]:

@@ -76,9 +76,10 @@ def with_own_scales(model: str, source: str, request: BuildRequest) -> BuildRequ
         return request
     if platform_for(whole.target, jetpack=whole.jetpack, trt=whole.trt).release.strongly_typed:
         raise UsageError(
-            "this TensorRT takes INT8 scales only as Q/DQ nodes of the model", where=source,
+            "this TensorRT takes INT8 scales only as Q/DQ nodes of the model",
+            where=source,
             hint=f"`edgedla convert {shlex.quote(source)} --target {whole.target} --trt {whole.trt} -o MODEL.onnx` writes one with them",
-        )  # fmt: skip
+        )
     return replace(request, calib=scales)
 
 
@@ -98,8 +99,6 @@ def _pairs(text: Optional[str], option: str, spell: Any) -> Dict[str, str]:
     for part in filter(None, (text or "").split(",")):
         name, colon, value = part.rpartition(":")
         if not colon or not name:
-            raise UsageError(
-                f"{part!r} is not NAME:VALUE", where=option, allowed="name:value, several separated by commas"
-            )
+            raise UsageError(f"{part!r} is not NAME:VALUE", where=option, allowed="name:value, several separated by commas")
         pairs[name] = spell(value)
     return pairs

@@ -25,9 +25,7 @@ class CheckRequest:
         self._precision, self.mode, self.core = precision, mode, core or 0
         self.shapes, self.batch, self.cost = given["shapes"], given["batch"], given["cost"]
         if given["compare"] and given["with_fixes"]:
-            raise UsageError(
-                "a table of platforms shows no rewrites", where="--with-fixes", allowed="without --compare"
-            )
+            raise UsageError("a table of platforms shows no rewrites", where="--with-fixes", allowed="without --compare")
         self.formats = (given["input_formats"] or "", given["output_formats"] or "")
         self.costs = {key: given[key] for key in ("power_mode", "profile", "layer_info", "clocks_locked")}
         if any(value is not None for value in self.costs.values()):
@@ -50,9 +48,7 @@ class CheckRequest:
 
         return COSTED_LAYERS
 
-    def report(
-        self, source: ModelSource, place: Dict[str, Any], most: Optional[int], every_change: bool = False
-    ) -> CheckReport:
+    def report(self, source: ModelSource, place: Dict[str, Any], most: Optional[int], every_change: bool = False) -> CheckReport:
         """The check of one model on one platform, with the cost if the model has at most `most` layers."""
         from edgedla.regions.check import read_and_check
         from edgedla.regions.values import GivenCosts
@@ -153,8 +149,7 @@ class CheckRequest:
 
         platform = platform_for(**place)
         return tuple(
-            Unchecked(shown_file(file), without_passwords(error), platform, self.precision_on(platform))
-            for file, error in broken
+            Unchecked(shown_file(file), without_passwords(error), platform, self.precision_on(platform)) for file, error in broken
         )
 
     def _sizes_and_power(self, platform: Platform) -> Dict[str, Any]:

@@ -18,12 +18,7 @@ def nothing_to_rewrite(report: CheckReport) -> bool:
     """Whether the report already shows that `edgedla fix` gains nothing: every layer runs on the DLA in one loadable, in full, and no
     rule names a remedy that a rewrite makes."""
     totals = report.totals
-    if (
-        totals.layers_gpu
-        or totals.layers_unknown
-        or totals.regions + totals.regions_dropped != 1
-        or not totals.layers_dla
-    ):
+    if totals.layers_gpu or totals.layers_unknown or totals.regions + totals.regions_dropped != 1 or not totals.layers_dla:
         return False
     return not _rewrites(report)
 

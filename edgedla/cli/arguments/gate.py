@@ -58,7 +58,7 @@ def gate_options() -> Callable[[Command], Command]:
         option("--need-fps", type=NEED, metavar="N", help="--compare: mark boards that reach this many frames/s."),
         option("--need-ms", type=NEED, metavar="MS", help="--compare: mark boards that take at most this long per frame."),
         option("--max-w", type=NEED, metavar="W", help="--compare: mark boards that draw at most this power, idle included."),
-    )  # fmt: skip
+    )
 
 
 def _limit(units: Mapping[str, float], allowed: str, most: float = 1e12) -> Callable[..., Optional[float]]:
@@ -94,9 +94,7 @@ class Gate:
             raise UsageError("there is no file to write to", where="--update-baseline", allowed="with --baseline FILE")
         needs = [name for name in NEEDS if given[name] is not None]
         if needs and not given["compare"]:
-            raise UsageError(
-                "it marks the boards of a table", where=f"--{needs[0].replace('_', '-')}", allowed="with --compare"
-            )
+            raise UsageError("it marks the boards of a table", where=f"--{needs[0].replace('_', '-')}", allowed="with --compare")
         decides = self.baseline is not None or self.thresholds != Thresholds() or bool(needs)
         #: (limit or "baseline", file, sentence) of each model that breaks one, and lines for stderr: exit_code() fills both.
         self.broken: List[Tuple[str, str, str]] = []
@@ -107,9 +105,7 @@ class Gate:
     def needs_cost(self) -> bool:
         return self.baseline is not None or self.thresholds.needs_cost
 
-    def exit_code(
-        self, reports: Mapping[str, CheckReport], unchecked: Sequence[Unchecked], mode: str
-    ) -> Tuple[int, List[str]]:
+    def exit_code(self, reports: Mapping[str, CheckReport], unchecked: Sequence[Unchecked], mode: str) -> Tuple[int, List[str]]:
         """0 or 1, and files of `unchecked` whose refusal the baseline knows or now holds.
 
         Raises:

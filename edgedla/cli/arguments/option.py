@@ -61,9 +61,7 @@ class Option(click.Option):
             return last
         name = max(self.opts, key=len)
         if self.is_flag:
-            raise UsageError(
-                "both are given", where=f"{name}/{max(self.secondary_opts, key=len)}", allowed="one of them"
-            )
+            raise UsageError("both are given", where=f"{name}/{max(self.secondary_opts, key=len)}", allowed="one of them")
         raise UsageError(f"given twice, as {first!r} and as {other!r}", where=name, allowed="one value")
 
 

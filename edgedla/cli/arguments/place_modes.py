@@ -56,9 +56,7 @@ def require_meaning(context: click.Context) -> None:
             raise UsageError("only --evaluate uses this option", where=shown_name, allowed="with --evaluate ASSIGNMENT")
         if name in _NOT_OF_PARETO and "pareto" in names:
             raise UsageError(
-                f"means nothing with --pareto: {_NOT_OF_PARETO[name]}",
-                where=shown_name,
-                hint=f"Leave out {shown_name}.",
+                f"means nothing with --pareto: {_NOT_OF_PARETO[name]}", where=shown_name, hint=f"Leave out {shown_name}."
             )
 
 

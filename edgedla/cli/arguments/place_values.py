@@ -37,9 +37,7 @@ def chosen_devices(text: Optional[str], core: Optional[int]) -> Optional[Tuple[s
     return None if core is None else ("GPU", f"DLA{core}")
 
 
-def limits_for(
-    platform: Platform, per_core: Optional[int], max_regions: Optional[int], min_region: int, models: int
-) -> Limits:
+def limits_for(platform: Platform, per_core: Optional[int], max_regions: Optional[int], min_region: int, models: int) -> Limits:
     """--loadables-per-core, --max-regions and --min-region.
 
     Raises:

@@ -12,9 +12,7 @@ _L4T = re.compile(r"^(?:latest|newest|l4t[\s_-]*r?\d[\d.]*|r\d[\d.]*)$", re.I)
 _RELEASE = re.compile(r"^(?:(?P<kind>jp|jetpack|trt|tensorrt|v)-?)?(?P<number>\d[\d.]*)$", re.I)
 
 
-def parse_platform(
-    text: str, default_target: str, jetpack: Optional[str] = None, trt: Optional[str] = None
-) -> Dict[str, str]:
+def parse_platform(text: str, default_target: str, jetpack: Optional[str] = None, trt: Optional[str] = None) -> Dict[str, str]:
     """`module`, `release`, `precision`, or several of them joined by @, as arguments of platform_for and a precision.
 
     A release is jp6.2, trt10.3, or a bare number: a JetPack release where there is one of that number, else TensorRT's.

@@ -19,9 +19,7 @@ def _three(context: Any, parameter: click.Parameter, value: Optional[str]) -> Op
     except ValueError:
         numbers = ()
     if len(numbers) not in (1, 3):
-        raise UsageError(
-            f"{value!r}", where=f"--{parameter.name}", allowed="three numbers, or one, in pixel values 0 to 255"
-        )
+        raise UsageError(f"{value!r}", where=f"--{parameter.name}", allowed="three numbers, or one, in pixel values 0 to 255")
     return numbers * 3 if len(numbers) == 1 else numbers
 
 
@@ -81,12 +79,8 @@ def preprocess_settings(given: Dict[str, Any]) -> Any:
 
     read = load_preprocess(file)
     if not read.asked and not options:
-        raise DocumentError(
-            "this pipeline file has no preprocess:", where=file, allowed="preprocess: {fit, colour, mean, std}"
-        )
+        raise DocumentError("this pipeline file has no preprocess:", where=file, allowed="preprocess: {fit, colour, mean, std}")
     for name, value in options.items():
         if name in read.asked and tuple(read.asked[name]) != tuple(value):
-            raise UsageError(
-                f"--{name} contradicts the file, which says {read.asked[name]}", where=f"--preprocess {file}"
-            )
+            raise UsageError(f"--{name} contradicts the file, which says {read.asked[name]}", where=f"--preprocess {file}")
     return PreprocessSettings(**{**read.asked, **options})

@@ -173,9 +173,11 @@ def _checked(values: Any, path: Path) -> Mapping[str, Any]:
 
             near = nearest(name, KEYS)
             raise DocumentError(
-                f"unknown key {name!r}", where=str(path), allowed=", ".join(KEYS),
+                f"unknown key {name!r}",
+                where=str(path),
+                allowed=", ".join(KEYS),
                 hint=f"Did you mean {near!r}?" if near else None,
-            )  # fmt: skip
+            )
         takes = KEYS[name].takes
         if not _FITS[takes](value):
             raise DocumentError(f"{name} = {value!r}", where=str(path), allowed=_ALLOWED[takes])

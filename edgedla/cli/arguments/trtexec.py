@@ -124,9 +124,7 @@ def _answer(verb: str, name: str, given: AbstractSet[str], platform: Mapping[str
         if row.does != "taken" and (not row.beside or row.beside in given) and _is_before(row.before, platform):
             return row
     # An option of trtexec that only other commands take.
-    unused = Answer(
-        "ignored", "", "it has no meaning for this command", any(row.value for row in options().get(name, ()))
-    )
+    unused = Answer("ignored", "", "it has no meaning for this command", any(row.value for row in options().get(name, ())))
     return unused if name in options() else None
 
 

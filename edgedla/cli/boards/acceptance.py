@@ -30,9 +30,12 @@ def show(file: Path) -> None:
 @acceptance.command()
 @click.argument("file", type=click.Path(path_type=Path))
 @option(
-    "--into", type=click.Path(path_type=Path), default=Path("rules/evidence/boards"), show_default=True,
+    "--into",
+    type=click.Path(path_type=Path),
+    default=Path("rules/evidence/boards"),
+    show_default=True,
     help="Folder of the evidence; each report gets a subfolder.",
-)  # fmt: skip
+)
 def ingest(file: Path, into: Path) -> None:
     """Store a truth report as evidence: verdicts, times and samples in separate files. Changes no rule."""
     from edgedla.acceptance.ingest import ingest as take_in
@@ -47,6 +50,4 @@ def ingest(file: Path, into: Path) -> None:
     echo(f"samples: {learned.samples}; all written to {learned.folder}")
     if learned.profiled:
         echo(f"operators' times for the cost model: {learned.profiled}; fit it by")
-        echo(
-            f"  edgedla costs fit {learned.folder}/models/*.onnx --evidence {learned.folder}/profile.json -o fitted.json"
-        )
+        echo(f"  edgedla costs fit {learned.folder}/models/*.onnx --evidence {learned.folder}/profile.json -o fitted.json")

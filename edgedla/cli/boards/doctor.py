@@ -24,24 +24,13 @@ MARK = {"ok": "ok  ", "warn": "WARN", "fail": "FAIL", "info": "    "}
 
 @click.command(cls=BoardCommand)
 @option("--format", "output_format", type=click.Choice(("text", "json")), default="text", help="Form of the output.")
-@option(
-    "--deep",
-    is_flag=True,
-    help="Try everything that edgedla can do here, in at most 22 minutes, and write a truth report.",
-)
+@option("--deep", is_flag=True, help="Try everything that edgedla can do here, in at most 22 minutes, and write a truth report.")
 @option("--quick", is_flag=True, help="With --deep: try less, in at most 8 minutes.")
-@option(
-    "-o",
-    "--output",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="With --deep: write the report to FILE.tar.gz.",
-)
+@option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="With --deep: write the report to FILE.tar.gz.")
 @option("--container", default="", metavar="IMAGE", help="With --deep: also try edgedla in this container image.")
 @option("--steps", joins=True, default="", metavar="P1,P2,...", help="With --deep: only these steps.")
 @option(
-    "--lock-clocks",
-    is_flag=True,
-    help="With --deep: also measure under jetson_clocks (needs root, or sudo without a password).",
+    "--lock-clocks", is_flag=True, help="With --deep: also measure under jetson_clocks (needs root, or sudo without a password)."
 )
 @option(
     "--costs",
@@ -147,9 +136,7 @@ def _deep(quick: bool, output: Optional[Path], container: str, steps: str, lock_
     with tempfile.TemporaryDirectory(prefix="edgedla-deep-") as folder:
         try:
             with _every_end_as_ctrl_c():
-                report = run_steps(
-                    Path(folder), quick=quick, container=container, only=only, lock_clocks=lock_clocks, say=echo
-                )
+                report = run_steps(Path(folder), quick=quick, container=container, only=only, lock_clocks=lock_clocks, say=echo)
         except KeyboardInterrupt:
             if (Path(folder) / "report.json").exists():
                 pack(Path(folder), output, Redactor())

@@ -27,14 +27,15 @@ def split_annotated(given: Dict[str, Any], sources: Sequence[ModelSource]) -> Tu
     if not files:
         return None, outputs
     if len(files) > 1 or len(sources) != 1 or given["compare"]:
-        raise UsageError("an annotated model is one model checked on one platform", where=", ".join(files),
-                         allowed="one MODEL, one -o FILE.onnx, no --compare")  # fmt: skip
+        raise UsageError(
+            "an annotated model is one model checked on one platform",
+            where=", ".join(files),
+            allowed="one MODEL, one -o FILE.onnx, no --compare",
+        )
     require_apart("-o", files[0])
     source = sources[0].source
     if isinstance(source, str) and os.path.exists(files[0]) and os.path.samefile(source, files[0]):
-        raise UsageError(
-            "this command reads this file and would overwrite it", where=files[0], hint="give -o another file"
-        )
+        raise UsageError("this command reads this file and would overwrite it", where=files[0], hint="give -o another file")
     return files[0], tuple(path for path in outputs if path != files[0])
 
 

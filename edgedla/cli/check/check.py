@@ -55,21 +55,15 @@ FORMATS = ("text", "json", "markdown", "csv", "sarif", "junit", "html")
     default=None,
     help="Predict time and energy per frame.  [default: in text, markdown, HTML and CSV, for models of up to 3,000 layers]",
 )
-@option(
-    "--power-mode", metavar="NAME", help="nvpmodel mode to predict the cost for (`edgedla targets MODULE` lists them)."
-)
+@option("--power-mode", metavar="NAME", help="nvpmodel mode to predict the cost for (`edgedla targets MODULE` lists them).")
 @clocks_option
 @option(
     "--profile",
     metavar="FILE",
     help="Replace predictions by these measured times: from `edgedla bench` or trtexec --exportProfile.",
 )
-@option(
-    "--layer-info", metavar="FILE", help="From trtexec --exportLayerInfo: which layers of --profile ran on the DLA."
-)
-@option(
-    "--with-fixes", is_flag=True, help="Also say what `edgedla fix` would change (needs Python 3.10 and edgedla[fix])."
-)
+@option("--layer-info", metavar="FILE", help="From trtexec --exportLayerInfo: which layers of --profile ran on the DLA.")
+@option("--with-fixes", is_flag=True, help="Also say what `edgedla fix` would change (needs Python 3.10 and edgedla[fix]).")
 @option(
     "--on-device",
     metavar="DRIFT.yaml",
@@ -97,9 +91,7 @@ def check(models: Tuple[str, ...], **given: Any) -> int:
     given["fail_on"] = gate.fail_on
     request = CheckRequest(given, None if both else precision, mode, core)
     if given["everything"] and given["quiet"]:
-        raise UsageError(
-            "--all shows everything, --quiet one line per model", where="--all, --quiet", allowed="one of them"
-        )
+        raise UsageError("--all shows everything, --quiet one line per model", where="--all, --quiet", allowed="one of them")
     annotated = None
     if any(path.lower().endswith(".onnx") for path in given["output"]):
         from edgedla.cli.check.annotated import split_annotated, write_annotated
@@ -219,6 +211,4 @@ def _check_core(core: int, given: Dict[str, Any]) -> None:
     cores: List[str] = [str(n) for n in range(platform.module.dla_cores)]
     # For a module without DLA the check itself says so.
     if platform.has_dla and str(core) not in cores:
-        raise UsageError(
-            f"{platform.module.title} has no DLA core {core}", where="--useDLACore", allowed=", ".join(cores)
-        )
+        raise UsageError(f"{platform.module.title} has no DLA core {core}", where="--useDLACore", allowed=", ".join(cores))

@@ -31,9 +31,7 @@ def compare(sources: Sequence[ModelSource], given: Dict[str, Any], request: Chec
     output_format = given["output_format"]
     if output_format and output_format not in TABLE_FORMATS:
         raise UsageError(
-            f"a table of models and platforms has no form {output_format}",
-            where="--format",
-            allowed=", ".join(TABLE_FORMATS),
+            f"a table of models and platforms has no form {output_format}", where="--format", allowed=", ".join(TABLE_FORMATS)
         )
     for name in DECIDING:
         if given[name] not in (None, False):
@@ -51,9 +49,7 @@ def compare(sources: Sequence[ModelSource], given: Dict[str, Any], request: Chec
     _require_meaning(click.get_current_context(), given, places)
     needs = Needs(**{field: given[name] for name, field in NEEDS.items()})
     if needs.text and request.cost is False:
-        raise UsageError(
-            "whether a board meets them is a matter of its cost", where="--no-cost", allowed="without needs"
-        )
+        raise UsageError("whether a board meets them is a matter of its cost", where="--no-cost", allowed="without needs")
     most = request.costed_layers([form for form, _ in targets], bool(needs.text))
     table = replace(_table(sources, places, request, most), needs=needs)
 

@@ -19,18 +19,22 @@ from edgedla.cli.terminal.waiting import waiting
 @option("-o", "--output", "out", required=True, metavar="FILE", help="The ONNX file.")
 @platform_options()
 @option("--opset", type=click.IntRange(11, 25), help="Operator set.  [default: the newest that the target reads]")
-@option(
-    "--shapes", type=ShapesType(), joins=True, metavar="NAME:DIMS", help="Shapes of inputs that SOURCE leaves open."
-)
+@option("--shapes", type=ShapesType(), joins=True, metavar="NAME:DIMS", help="Shapes of inputs that SOURCE leaves open.")
 @option("--trust", is_flag=True, help="Load SOURCE although loading it runs code in it (pickles, .h5).")
 @option(
-    "--exporter", type=click.Choice(["auto", "torchscript", "dynamo"]), default="auto", show_default=True,
+    "--exporter",
+    type=click.Choice(["auto", "torchscript", "dynamo"]),
+    default="auto",
+    show_default=True,
     help="For PyTorch: its exporter. dynamo writes operator set 18 or newer, of which TensorRT 8 reads some operators wrongly.",
-)  # fmt: skip
+)
 @option(
-    "--inputs-as-nchw", joins=True, default="", metavar="NAME,...|all",
+    "--inputs-as-nchw",
+    joins=True,
+    default="",
+    metavar="NAME,...|all",
     help="For TensorFlow, Keras and TFLite: make these inputs N x C x H x W, which the DLA and `run` take without a transpose.",
-)  # fmt: skip
+)
 @option(
     "--outputs-as-nchw",
     joins=True,
@@ -39,11 +43,7 @@ from edgedla.cli.terminal.waiting import waiting
     help="For TensorFlow, Keras and TFLite: the same for outputs.",
 )
 @option(
-    "--inputs",
-    joins=True,
-    default="",
-    metavar="NAME,...",
-    help="For a frozen graph: its inputs.  [default: its placeholders]",
+    "--inputs", joins=True, default="", metavar="NAME,...", help="For a frozen graph: its inputs.  [default: its placeholders]"
 )
 @option(
     "--outputs",
@@ -56,9 +56,12 @@ from edgedla.cli.terminal.waiting import waiting
 @option("--python", metavar="PROGRAM", help="Python interpreter that has the framework.  [default: this one]")
 @option("--format", "output_format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @option(
-    "--fail-on", type=click.Choice(["difference", "never"]), default="difference", show_default=True,
+    "--fail-on",
+    type=click.Choice(["difference", "never"]),
+    default="difference",
+    show_default=True,
     help="Exit with 1 if the outputs differ by more than rounding (difference), or never.",
-)  # fmt: skip
+)
 def convert(source: str, out: str, output_format: str, fail_on: str, **given: Any) -> int:
     """Convert a model of another framework to ONNX for the target's parser, and compare both on seeded input.
 
@@ -77,9 +80,7 @@ def convert(source: str, out: str, output_format: str, fail_on: str, **given: An
     if output_format == "json":
         echo(json.dumps({**made.to_dict(), "written": out}, indent=1))
     else:
-        compared = (
-            "not compared" if made.rel_l2 is None else f"relative L2 {made.rel_l2:.2g}, largest {made.max_abs:.2g}"
-        )
+        compared = "not compared" if made.rel_l2 is None else f"relative L2 {made.rel_l2:.2g}, largest {made.max_abs:.2g}"
         cache = [f"scales    {cache_path(out)}"] if made.cache else []
         lines = [
             f"written   {out}, operator set {made.opset}",

@@ -45,34 +45,49 @@ def parse_budget(text: str) -> float:
 
 @click.command(epilog=EPILOG)
 @click.argument("model", metavar="MODEL")
-@option("-o", "--output", "out", required=True, metavar="FOLDER", help="Folder for artifact, model and reports: "
-              "new or empty, or of an earlier call for this model, whose finished steps are reused.")  # fmt: skip
+@option(
+    "-o",
+    "--output",
+    "out",
+    required=True,
+    metavar="FOLDER",
+    help="Folder for artifact, model and reports: "
+    "new or empty, or of an earlier call for this model, whose finished steps are reused.",
+)
 @platform_options()
 @option(
-    "--level",
-    type=click.IntRange(0, 3),
-    help="What deploy may change: see the levels below.  [default: 2 with --data, else 1]",
+    "--level", type=click.IntRange(0, 3), help="What deploy may change: see the levels below.  [default: 2 with --data, else 1]"
 )
 @option(
-    "--objective", type=click.Choice(["latency", "throughput", "energy", "gpu-time", "loadables"]), default="latency",
-    show_default=True, help="What every step must lower, as predicted; gpu-time: of the GPU per frame.",
-)  # fmt: skip
+    "--objective",
+    type=click.Choice(["latency", "throughput", "energy", "gpu-time", "loadables"]),
+    default="latency",
+    show_default=True,
+    help="What every step must lower, as predicted; gpu-time: of the GPU per frame.",
+)
 @option(
-    "--place", type=click.Choice(["best", "dla"]), default="best", show_default=True,
+    "--place",
+    type=click.Choice(["best", "dla"]),
+    default="best",
+    show_default=True,
     help="best: the placement at the optimum of the predicted cost, which may leave the DLA empty; dla: one DLA core runs "
     "whatever it takes, as TensorRT places it, which leaves the GPU to other work.",
-)  # fmt: skip
+)
 @option("--devices", joins=True, metavar="LIST", help="Devices that --place best may use: GPU,DLA0,DLA1.")
 @option(
-    "--max-latency", field="max_latency_us", type=float, metavar="US",
+    "--max-latency",
+    field="max_latency_us",
+    type=float,
+    metavar="US",
     help="Maximum latency per frame, in microseconds: measured on a Jetson, predicted elsewhere.",
-)  # fmt: skip
+)
 @option(
-    "--data", metavar="PATH",
+    "--data",
+    metavar="PATH",
     help="Samples: a folder of pictures, a video, a .npz (with `labels`) or .npy, a folder of them, or a set with "
     "labels (COCO, YOLO, Pascal VOC, masks); `random` only tries "
     "the procedure. Three fifths calibrate, one fifth decides on steps, the last fifth judges the result, once.",
-)  # fmt: skip
+)
 @option("--holdout", metavar="PATH", help="Samples to judge the result on, in place of the last fifth of --data.")
 @metric_options(None, "l2, 1 less the relative L2 error, which needs no labels")
 @option(
@@ -84,9 +99,11 @@ def parse_budget(text: str) -> float:
     help="Maximum drop of the metric: 0.5% or 0.005.",
 )
 @option(
-    "--approximate", type=float, metavar="MAX_ERROR",
+    "--approximate",
+    type=float,
+    metavar="MAX_ERROR",
     help="Level 3: maximum relative L2 error of one rewritten place.  [default: 0.03]",
-)  # fmt: skip
+)
 @option(
     "--budget",
     field="budget_s",
@@ -95,19 +112,26 @@ def parse_budget(text: str) -> float:
 )
 @preprocess_options()
 @option(
-    "--shapes", type=SizesType(), multiple=True, metavar="NAME:DIMS",
+    "--shapes",
+    type=SizesType(),
+    multiple=True,
+    metavar="NAME:DIMS",
     help="Fix input shapes: name:1x3x224x224. Given several times, or with a range (1x3x224..416/64x224), it builds an engine "
     "per size; equal ranges vary together.",
-)  # fmt: skip
+)
 @option("--batch", type=click.IntRange(min=1), help="Set the first dimension of every input.")
 @option(
-    "--power-mode", metavar="NAME",
+    "--power-mode",
+    metavar="NAME",
     help="nvpmodel mode to predict costs for.  [default: this Jetson's; elsewhere the module's default]",
-)  # fmt: skip
+)
 @option(
-    "--backend", type=click.Choice(["auto", "tensorrt", "host"]), default="auto", show_default=True,
+    "--backend",
+    type=click.Choice(["auto", "tensorrt", "host"]),
+    default="auto",
+    show_default=True,
     help="Backend of the artifact: tensorrt on a Jetson, host (simulated) elsewhere.",
-)  # fmt: skip
+)
 @memory_option()
 @option("--fresh", is_flag=True, help="Do not reuse finished steps of an earlier call.")
 @option("--format", "output_format", type=click.Choice(FORMATS), default="text", show_default=True)
@@ -136,12 +160,9 @@ def deploy(model: str, out: str, **given: Any) -> int:
     began_s = time.monotonic()
     codes: List[int] = []
     requests = [
-        DeployRequest(
-            shapes=shapes, max_latency_us=max_latency, budget_s=parse_budget(budget) if budget else None,
-            **given,
-        )
+        DeployRequest(shapes=shapes, max_latency_us=max_latency, budget_s=parse_budget(budget) if budget else None, **given)
         for shapes in sizes
-    ]  # fmt: skip
+    ]
     if len(requests) > 1:
         claim(Path(out), model, [size_name(request.shapes) for request in requests])
         check_sizes(model, requests)

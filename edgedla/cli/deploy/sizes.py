@@ -29,9 +29,11 @@ def parse_sizes(text: str) -> Tuple[Dict[str, List[int]], ...]:
         count *= len(values)
     if count > MOST_SIZES:
         raise UsageError(
-            f"{count} sizes, each an engine of its own: the DLA has no dynamic dimensions", where="--shapes",
-            allowed=f"{MOST_SIZES} sizes or fewer", hint="give a step (224..416/64), or the sizes that occur, one --shapes each",
-        )  # fmt: skip
+            f"{count} sizes, each an engine of its own: the DLA has no dynamic dimensions",
+            where="--shapes",
+            allowed=f"{MOST_SIZES} sizes or fewer",
+            hint="give a step (224..416/64), or the sizes that occur, one --shapes each",
+        )
     return tuple(_with(shapes, dict(zip(ranges, chosen))) for chosen in itertools.product(*ranges.values()))
 
 

@@ -47,16 +47,12 @@ def board() -> None:
 @option("--edgedla", help="The board's edgedla.  [default: where `edgedla board setup` puts it, else the one on PATH]")
 @option("--note", default="", help="For people.")
 @option("--replace", "again", is_flag=True, help="Overwrite a board of this name.")
-def add(
-    name: str, address: str, groups: Tuple[str, ...], python: str, edgedla: Optional[str], note: str, again: bool
-) -> None:
+def add(name: str, address: str, groups: Tuple[str, ...], python: str, edgedla: Optional[str], note: str, again: bool) -> None:
     """Add a board to the inventory."""
     entry = BoardEntry(name, parse_address(address), tuple(groups), python, edgedla or None, note)
     with one_at_a_time():
         if name in read_inventory() and not again:
-            raise UsageError(
-                f"the inventory has a board {name!r} already", where=str(inventory_file()), allowed="--replace"
-            )
+            raise UsageError(f"the inventory has a board {name!r} already", where=str(inventory_file()), allowed="--replace")
         echo(f"wrote {name} into {save_board(entry)}")
 
 
@@ -106,11 +102,7 @@ def setup(name: str, offline: bool, service: bool, packages: bool, dry_run: bool
     """Install this same version of edgedla on a JetPack board."""
     from edgedla.remote.setup import set_up
 
-    options = [
-        *(["--service"] if service else []),
-        *([] if packages else ["--no-packages"]),
-        *(["--dry-run"] if dry_run else []),
-    ]
+    options = [*(["--service"] if service else []), *([] if packages else ["--no-packages"]), *(["--dry-run"] if dry_run else [])]
     return set_up(board_named(name), tuple(options), terminal(), offline=offline, wait_s=wait_s).rc
 
 
@@ -132,23 +124,14 @@ def doctor(name: str, output_format: str) -> int:
         if abs(state.clock_off_s) > CLOCK_OFF_S:
             direction = "behind" if state.clock_off_s < 0 else "ahead of"
             echo(f"WARN clock: {timedelta(seconds=round(abs(state.clock_off_s)))} {direction} this machine's")
-            echo(
-                "       times in its files are off, and pip and apt may refuse certificates: sudo timedatectl set-ntp true"
-            )
+            echo("       times in its files are off, and pip and apt may refuse certificates: sudo timedatectl set-ntp true")
     request = Request("edgedla doctor", ("doctor", f"--format={output_format}"), exclusive=False)
     return run_on(entry, request, terminal()).rc
 
 
 @board.command()
 @click.argument("name", metavar="BOARD")
-@option(
-    "--for",
-    "minutes",
-    type=click.FloatRange(min=0.01),
-    default=60.0,
-    show_default=True,
-    help="Minutes to reserve it for.",
-)
+@option("--for", "minutes", type=click.FloatRange(min=0.01), default=60.0, show_default=True, help="Minutes to reserve it for.")
 @option("--note", default="", help="Note for users who wait.")
 @option("--wait", "wait_s", type=float, default=0.0, metavar="SECONDS", help="Wait while another user has the board.")
 @option("--release", is_flag=True, help="Release the board.")
@@ -222,17 +205,9 @@ def cancel(name: str, job: str, kill: bool) -> None:
 @click.argument("name", metavar="BOARD")
 @click.argument("models", nargs=-1, required=True, metavar="MODEL...", type=click.Path(path_type=Path))
 @option(
-    "--precision",
-    "precisions",
-    joins=True,
-    default="fp16,int8",
-    show_default=True,
-    metavar="A,B",
-    help="Build in each of these.",
+    "--precision", "precisions", joins=True, default="fp16,int8", show_default=True, metavar="A,B", help="Build in each of these."
 )
-@option(
-    "--duration", type=click.FloatRange(min=0), default=3.0, show_default=True, help="Seconds to measure each build."
-)
+@option("--duration", type=click.FloatRange(min=0), default=3.0, show_default=True, help="Seconds to measure each build.")
 @option("--hash-names", is_flag=True, help="Name models and layers by a hash. Without it the report has no names.")
 @option("--wait", "wait_s", type=float, default=0.0, metavar="SECONDS", help="Wait while another user has the board.")
 @option("-o", "--output", required=True, type=click.Path(dir_okay=False, path_type=Path), help="The report (JSON).")
@@ -282,9 +257,16 @@ def _reported(
     with tempfile.TemporaryDirectory(prefix="edgedla-report-") as folder:
         try:
             measured = measure_on(
-                entry, model, Path(folder), shown, what="edgedla board report", build=[f"--precision={precision}"],
-                bench=[f"--duration={duration:g}"], profile=True, wait_s=wait_s,
-            )  # fmt: skip
+                entry,
+                model,
+                Path(folder),
+                shown,
+                what="edgedla board report",
+                build=[f"--precision={precision}"],
+                bench=[f"--duration={duration:g}"],
+                profile=True,
+                wait_s=wait_s,
+            )
             return model_report(model, measured, hash_names)
         except (BoardRefused, ConnectionLost, EnvironmentMissing):
             raise

@@ -29,9 +29,7 @@ def costs() -> None:
     "--board. May be given several times.",
 )
 @shape_options()
-@option(
-    "-o", "--output", metavar="FILE", help="Write the fitted profile to FILE, for --profile of check, place and sweep."
-)
+@option("-o", "--output", metavar="FILE", help="Write the fitted profile to FILE, for --profile of check, place and sweep.")
 @option("--format", "output_format", type=click.Choice(("text", "json")), default="text", show_default=True)
 def fit(
     models: Tuple[str, ...],
@@ -47,8 +45,11 @@ def fit(
     fit to the others alone: a new model can expect that error.
     """
     if not models or not evidence:
-        raise UsageError("no profile given" if models else "no model given", where="--evidence" if models else "MODEL",
-                         hint="edgedla bench artifact --onnx model.onnx --export-profile p.json --board orin1")  # fmt: skip
+        raise UsageError(
+            "no profile given" if models else "no model given",
+            where="--evidence" if models else "MODEL",
+            hint="edgedla bench artifact --onnx model.onnx --export-profile p.json --board orin1",
+        )
     if output:
         require_apart("-o", output)
     from edgedla.costs.fit.own_board import fit_board
@@ -82,9 +83,7 @@ def fit(
 @costs.command()
 @option("--target", default="agx-orin-64gb", show_default=True, metavar="MODULE", help="Jetson module.")
 @option("--jetpack", metavar="VERSION", help="JetPack release, for example 6.2.")
-@option(
-    "-o", "--output", metavar="FILE", help="Write a script for the board that takes these measurements in ten minutes."
-)
+@option("-o", "--output", metavar="FILE", help="Write a script for the board that takes these measurements in ten minutes.")
 @option("--format", "output_format", type=click.Choice(("text", "json")), default="text", show_default=True)
 def wanted(target: str, jetpack: Optional[str], output: Optional[str], output_format: str) -> None:
     """List the measurements on a board that would narrow the cost model's spreads most.

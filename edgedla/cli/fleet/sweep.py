@@ -61,24 +61,10 @@ PAGES = "edgedla.reports.sweeps.page:page_writer"
     help="Number of processes on this machine.  [default: one per CPU core]",
 )
 @option(
-    "--timeout",
-    type=click.FloatRange(min=0),
-    default=300.0,
-    show_default=True,
-    help="Time limit per row in seconds; 0: none.",
+    "--timeout", type=click.FloatRange(min=0), default=300.0, show_default=True, help="Time limit per row in seconds; 0: none."
 )
-@option(
-    "--memory",
-    type=click.IntRange(min=0),
-    default=4096,
-    show_default=True,
-    help="Memory limit per process in MB; 0: none.",
-)
-@option(
-    "--reports",
-    metavar="FOLDER",
-    help="Write an HTML page of each check into this folder; --output x.html links to them.",
-)
+@option("--memory", type=click.IntRange(min=0), default=4096, show_default=True, help="Memory limit per process in MB; 0: none.")
+@option("--reports", metavar="FOLDER", help="Write an HTML page of each check into this folder; --output x.html links to them.")
 @option("--retry-failed", is_flag=True, help="Redo rows that ended by a limit, a crash or an error.")
 @option("--fresh", is_flag=True, help="Redo every row, also those that an earlier run has finished.")
 @option(
@@ -115,8 +101,9 @@ def sweep(
         raise UsageError("no model given", allowed="MODEL.onnx, or a folder with models")
     wrong = [o for o in outputs if not o.lower().endswith(ENDINGS)]
     if wrong or not outputs:
-        raise UsageError(f"a sweep has no output form for {wrong[0]!r}" if wrong else "no output given", where="-o",
-                         allowed=", ".join(ENDINGS))  # fmt: skip
+        raise UsageError(
+            f"a sweep has no output form for {wrong[0]!r}" if wrong else "no output given", where="-o", allowed=", ".join(ENDINGS)
+        )
     settings = _settings(given)
     labels = list(dict.fromkeys(t.strip() for t in (targets or own_label()).split(",") if t.strip()))
     platforms = [(label, parse_platform(label, COMMON_TARGET)) for label in labels]
@@ -161,15 +148,14 @@ def _settings(given: Mapping[str, Any]) -> Any:
     from edgedla.sweep.task import Settings
 
     if given["with_fix"] and given["board_group"]:
-        raise UsageError(
-            "a sweep either predicts rewrites or measures on boards", where="--fix", allowed="without --board-group"
-        )
-    action = (
-        "bench" if given["board_group"] else "fix" if given["with_fix"] else "place" if given["objective"] else "check"
-    )
+        raise UsageError("a sweep either predicts rewrites or measures on boards", where="--fix", allowed="without --board-group")
+    action = "bench" if given["board_group"] else "fix" if given["with_fix"] else "place" if given["objective"] else "check"
     if action == "check" and (given["power_mode"] or given["profile"]):
-        raise UsageError("only predicted costs use this option", where="--power-mode" if given["power_mode"] else "--profile",
-                         allowed="with --objective or --fix")  # fmt: skip
+        raise UsageError(
+            "only predicted costs use this option",
+            where="--power-mode" if given["power_mode"] else "--profile",
+            allowed="with --objective or --fix",
+        )
     profile = given["profile"]
     if profile is not None:
         read_json(profile)
@@ -243,9 +229,7 @@ def _pages(page: Path, rows: Sequence[Row], folder: Optional[Path]) -> Dict[str,
 
     base = os.path.relpath(folder, page.parent)
     names = {row["key"]: page_of(row["key"]) for row in rows}
-    return {
-        key: quote(os.fsencode(os.path.join(base, name))) for key, name in names.items() if (folder / name).is_file()
-    }
+    return {key: quote(os.fsencode(os.path.join(base, name))) for key, name in names.items() if (folder / name).is_file()}
 
 
 def _summary(rows: Sequence[Row], outputs: Sequence[str]) -> str:

@@ -147,8 +147,16 @@ def exported(module: Any, feeds: Tuple[Any, ...], names: List[str], request: Dic
         except Exception:
             if request["exporter"] == "torchscript" or request["kind"] == "torchscript":
                 raise
-    torch.onnx.export(module, feeds, request["model"], dynamo=True, external_data=False, input_names=names,
-                      opset_version=max(request["opset"], 18), verbose=False)  # fmt: skip
+    torch.onnx.export(
+        module,
+        feeds,
+        request["model"],
+        dynamo=True,
+        external_data=False,
+        input_names=names,
+        opset_version=max(request["opset"], 18),
+        verbose=False,
+    )
     return "dynamo"
 
 

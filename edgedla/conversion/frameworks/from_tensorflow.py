@@ -65,10 +65,12 @@ def main(request: Dict[str, Any]) -> Tuple[Dict[str, Any], Dict[str, Any], List[
             plain, input_signature=signature, custom_op_handlers={"Erfc": (erfc, [])}, **options, **names
         )
     about = {
-        "framework": f"tensorflow {tf.__version__}", "exporter": f"tf2onnx {tf2onnx.__version__}",
-        "inputs": loaded.renamed or {f"convert_{i}": name for i, name in enumerate(inputs)}, "outputs": loaded.outputs,
+        "framework": f"tensorflow {tf.__version__}",
+        "exporter": f"tf2onnx {tf2onnx.__version__}",
+        "inputs": loaded.renamed or {f"convert_{i}": name for i, name in enumerate(inputs)},
+        "outputs": loaded.outputs,
         "notes": list(loaded.notes),
-    }  # fmt: skip
+    }
     inputs = {name: nchw(x) if name in turned_in else x for name, x in inputs.items()}
     return about, inputs, [nchw(x) if name in turned_out else x for name, x in zip(loaded.outputs, outputs)]
 

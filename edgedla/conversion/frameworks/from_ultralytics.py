@@ -29,9 +29,14 @@ def main(request: Dict[str, Any]) -> Tuple[Dict[str, Any], Dict[str, Any], List[
     batch, _, *picture = asked or [1, 3, checkpoint.overrides.get("imgsz", 640)]
     torch.set_grad_enabled(False)
     written = checkpoint.export(
-        format="onnx", imgsz=picture if len(picture) == 2 else picture[0], batch=batch, opset=request["opset"],
-        simplify=False, device="cpu", verbose=False,
-    )  # fmt: skip
+        format="onnx",
+        imgsz=picture if len(picture) == 2 else picture[0],
+        batch=batch,
+        opset=request["opset"],
+        simplify=False,
+        device="cpu",
+        verbose=False,
+    )
     shutil.move(written, request["model"])
     graph = onnx.load(request["model"], load_external_data=False).graph
     name, dims = graph.input[0].name, [dim.dim_value for dim in graph.input[0].type.tensor_type.shape.dim]

@@ -63,6 +63,4 @@ def erfc(graph: Any, node: Any, name: str, args: Any) -> None:
     graph.remove_node(name)
     one = graph.make_const(utils.make_name(name), np.ones((), utils.map_onnx_to_numpy_type(dtype)))
     erf = graph.make_node("Erf", node.input, shapes=[shape], dtypes=[dtype])
-    graph.make_node(
-        "Sub", [one.output[0], erf.output[0]], name=name, outputs=node.output, shapes=[shape], dtypes=[dtype]
-    )
+    graph.make_node("Sub", [one.output[0], erf.output[0]], name=name, outputs=node.output, shapes=[shape], dtypes=[dtype])

@@ -58,9 +58,7 @@ def main(what: Optional[str], check: bool, out: Optional[str]) -> None:
         for name in stale:
             write_atomic(folder / name, files[name])
     for name in sorted(files):
-        click.echo(
-            f"{'stale' if check and name in stale else 'written' if name in stale else 'unchanged'}  {folder / name}"
-        )
+        click.echo(f"{'stale' if check and name in stale else 'written' if name in stale else 'unchanged'}  {folder / name}")
     sys.exit(1 if check and stale else 0)
 
 

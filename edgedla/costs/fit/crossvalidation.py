@@ -89,9 +89,7 @@ class Order:
 
 def orders(fitted: Mapping[str, Fitted], checked: Sequence[Tuple[Sample, float]]) -> Tuple[Order, ...]:
     """Every published comparison of whole networks, predicted without its source where the rest can tell."""
-    known = [
-        (sample, error, fitted.get(sample.group) or fitted[dict(CARRIED)[sample.group]]) for sample, error in checked
-    ]
+    known = [(sample, error, fitted.get(sample.group) or fitted[dict(CARRIED)[sample.group]]) for sample, error in checked]
     for f in fitted.values():
         known += [(s, e if out is None else out, f) for s, e, out in zip(f.samples, f.errors, f.left_out)]
     rows = []
@@ -101,9 +99,7 @@ def orders(fitted: Mapping[str, Fitted], checked: Sequence[Tuple[Sample, float]]
             rows.append((row, sample.time_us + on_gpu, sample.time_us * (1 + error) + on_gpu, _widened(f, sample)))
     found = []
     for (a, time_a, predicted_a, spread_a), (b, time_b, predicted_b, spread_b) in itertools.combinations(rows, 2):
-        same = all(
-            getattr(a, key) == getattr(b, key) for key in ("origin", "model", "module", "power_mode", "clocks", "batch")
-        )
+        same = all(getattr(a, key) == getattr(b, key) for key in ("origin", "model", "module", "power_mode", "clocks", "batch"))
         if same and ((a.engine != b.engine) != (a.precision != b.precision)) and "qdq" not in a.work + b.work:
             spread = math.hypot(spread_a, spread_b)
             if time_a <= time_b:

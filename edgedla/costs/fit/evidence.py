@@ -11,34 +11,49 @@ from edgedla.errors import RuleError
 from edgedla.io.data import rules_dir
 
 COLUMNS: Tuple[str, ...] = (
-    "id", "use", "source", "url", "licence", "module", "power_mode", "clocks", "trt", "precision", "batch", "model",
-    "work", "includes", "engine", "metric", "value", "unit", "notes",
-)  # fmt: skip
+    "id",
+    "use",
+    "source",
+    "url",
+    "licence",
+    "module",
+    "power_mode",
+    "clocks",
+    "trt",
+    "precision",
+    "batch",
+    "model",
+    "work",
+    "includes",
+    "engine",
+    "metric",
+    "value",
+    "unit",
+    "notes",
+)
 USES = ("fit", "check", "context")
 #: Words of `includes`, before their "=".
-INCLUDES = (
-    "loadable",
-    "engine",
-    "io",
-    "fc",
-    "overlapped",
-    "unlocked",
-    "sparse",
-    "tuned",
-    "runner",
-    "run_ms",
-    "gpu_ms",
-    "gmacs",
-)
+INCLUDES = ("loadable", "engine", "io", "fc", "overlapped", "unlocked", "sparse", "tuned", "runner", "run_ms", "gpu_ms", "gmacs")
 #: Words of figures that the fit reads. A misspelled one would leave its figure out without a word.
 READ: Mapping[str, Tuple[str, ...]] = {
     "metric": (
-        "latency", "throughput", "group time", "operator time", "operator gap", "transition", "reformat", "bandwidth",
-        "idle power", "board power", "board energy", "energy above idle", "perf-per-watt ratio DLA/GPU",
+        "latency",
+        "throughput",
+        "group time",
+        "operator time",
+        "operator gap",
+        "transition",
+        "reformat",
+        "bandwidth",
+        "idle power",
+        "board power",
+        "board energy",
+        "energy above idle",
+        "perf-per-watt ratio DLA/GPU",
     ),
     "engine": ("", "DLA", "2xDLA", "GPU", "DLA+GPU", "DLA vs GPU"),
     "precision": ("", "fp16", "int8"),
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True)

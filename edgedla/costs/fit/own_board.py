@@ -85,9 +85,7 @@ def fit_board(graphs: Mapping[str, LayerGraph], profiles: Sequence[Profile]) -> 
             where="--evidence",
             allowed="one module and one power mode: clocks and memory are others",
         )
-    merged = Profile(
-        first.target, first.power_mode, "edgedla costs fit", tuple(m for p in profiles for m in p.measurements)
-    )
+    merged = Profile(first.target, first.power_mode, "edgedla costs fit", tuple(m for p in profiles for m in p.measurements))
     points = _points(graphs, merged)
     if not points:
         raise DocumentError(

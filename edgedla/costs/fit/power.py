@@ -107,21 +107,22 @@ def fit_power(rows: Sequence[Row], fitted: Mapping[str, Fitted]) -> Power:
         on_dla = rails or board
         terms = np.array([_dla_terms(replace(r, engine="DLA"), fitted, gpu) for r, _ in on_dla])
         rest = np.array([mj for _, mj in on_dla]) - terms[:, 2]
-        dla_w[precision], dla_per_mac[precision] = (
-            float(v) for v in nnls(terms[:, :2] / rest[:, None], np.ones(len(rest)))
-        )
+        dla_w[precision], dla_per_mac[precision] = (float(v) for v in nnls(terms[:, :2] / rest[:, None], np.ones(len(rest))))
         if rails:
             over = [mj - _dla_mj(r, fitted, gpu, dla_w, dla_per_mac) for r, mj in board]
             loadable_mj = max(sum(over) / sum((word(r, "loadable") or 1.0) for r, _ in board), 0.0)
     return Power(
-        idle, gpu, dla_w, dla_per_mac, loadable_mj,
+        idle,
+        gpu,
+        dla_w,
+        dla_per_mac,
+        loadable_mj,
         _figures([r for r in rows if r.id in above and r.engine == "GPU"], on_gpu, above, gpu),
         tuple(
-            (r.id, r.value, _gpu_mj(r, fitted, gpu) / _dla_mj(r, fitted, gpu, dla_w, dla_per_mac))
-            for r in _dense_ratios(rows)
+            (r.id, r.value, _gpu_mj(r, fitted, gpu) / _dla_mj(r, fitted, gpu, dla_w, dla_per_mac)) for r in _dense_ratios(rows)
         ),
         tuple(r.id for r in (*idle_rows, *used)),
-    )  # fmt: skip
+    )
 
 
 def _fit_gpu(rows: Sequence[Row], above: Mapping[str, float]) -> Gpu:
@@ -175,9 +176,7 @@ def _dla_terms(row: Row, fitted: Mapping[str, Fitted], gpu: Gpu) -> Tuple[float,
     return (run_ms - gpu_ms) * share * squared, gmacs(row) * squared, idle_gpu.energy_mj(row, gpu_ms)
 
 
-def _dla_mj(
-    row: Row, fitted: Mapping[str, Fitted], gpu: Gpu, dla_w: Mapping[str, float], per_mac: Mapping[str, float]
-) -> float:
+def _dla_mj(row: Row, fitted: Mapping[str, Fitted], gpu: Gpu, dla_w: Mapping[str, float], per_mac: Mapping[str, float]) -> float:
     """Millijoules of one inference on the DLA, without the host's part."""
     watts, macs, on_gpu = _dla_terms(replace(row, engine="DLA"), fitted, gpu)
     return watts * dla_w[row.precision] + macs * per_mac[row.precision] + on_gpu

@@ -46,9 +46,7 @@ def guessed_spread(all_fitted: Iterable[Fitted]) -> float:
     return math.sqrt(math.pi / 2) * sum(deviations) / len(deviations)
 
 
-def engine_yaml(
-    name: str, fitted: Fitted, guessed: float, carried_from: str = "", sparsity: Optional[Sparsity] = None
-) -> str:
+def engine_yaml(name: str, fitted: Fitted, guessed: float, carried_from: str = "", sparsity: Optional[Sparsity] = None) -> str:
     """One group of coefficients."""
     # Memory coefficients taken from the same engine's other precision do not count as borrowed.
     borrowed = {n for n in fitted.borrowed if _hardware(fitted.group.borrowed[n]) != _hardware(name)}

@@ -69,9 +69,7 @@ def sample_of(row: Row) -> Sample:
     return Sample(row, dla_group if on_dla else f"gpu-{module.chip}", features, _time_us(row))
 
 
-def graph_features(
-    graph: LayerGraph, row: Row, clocks: Clocks, layers: Optional[Tuple[int, int]], batch: float
-) -> Features:
+def graph_features(graph: LayerGraph, row: Row, clocks: Clocks, layers: Optional[Tuple[int, int]], batch: float) -> Features:
     """Summed features of all operators whose leader lies in `layers` (first, last), on one kind of engine."""
     target = module_for(row.module)
     on_dla = "DLA" in row.engine
@@ -141,9 +139,15 @@ def convolution(c: int, k: int, kernel: int, stride: int, in_hw: Tuple[int, int]
     pad = kernel // 2
     out_hw = tuple((size + 2 * pad - kernel) // stride + 1 for size in in_hw)
     params = {
-        "nb_output_maps": k, "kernel": [kernel] * 2, "stride": [stride] * 2, "dilation": [1, 1],
-        "pre_padding": [pad] * 2, "post_padding": [pad] * 2, "padding_mode": "EXPLICIT_ROUND_DOWN", "groups": groups,
-    }  # fmt: skip
+        "nb_output_maps": k,
+        "kernel": [kernel] * 2,
+        "stride": [stride] * 2,
+        "dilation": [1, 1],
+        "pre_padding": [pad] * 2,
+        "post_padding": [pad] * 2,
+        "padding_mode": "EXPLICIT_ROUND_DOWN",
+        "groups": groups,
+    }
     tensors = {"@0": Tensor("@0", (1, c, *in_hw)), "0": Tensor("0", (1, k, *out_hw))}
     layer = Layer(0, "CONVOLUTION", "conv", "", "Conv", ("@0",), ("0",), params)
     return LayerGraph("conv", (layer,), tensors, ("@0",), ("0",))

@@ -60,9 +60,7 @@ DLA1_PRIORS: Mapping[str, Tuple[float, float]] = {"read": (0.034, 0.015)}
 #: constant time is the loadable's.
 GROUPS: Tuple[Group, ...] = (
     Group("gpu-orin", {}, {}, {**GPU_PRIORS, "kernel": (8.0, 2.0), "engine": (60.0, 20.0)}),
-    Group(
-        "gpu-xavier", {}, {}, {**GPU_PRIORS, "kernel": (16.0, 6.0), "kernel.tuned": (14.0, 6.0), "engine": (80.0, 40.0)}
-    ),
+    Group("gpu-xavier", {}, {}, {**GPU_PRIORS, "kernel": (16.0, 6.0), "kernel.tuned": (14.0, 6.0), "engine": (80.0, 40.0)}),
     # Figures of Orin's DLA cannot separate reading from writing.
     Group("dla2-int8", {"write": "read"}, {"engine": "gpu-orin", "slice": "dla2-fp16"}, {"lut": (0.0, 0.05)}),
     # Convolutions hide the memory at FP16; the same paths move the bytes, and the same host submits. There is one mode of

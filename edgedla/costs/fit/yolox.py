@@ -53,10 +53,18 @@ class _Net:
     def bare(self, x: str, channels: int, kernel: int, stride: int = 1, groups: int = 1) -> str:
         _, h, w = self.tensors[x].chw
         return self.add(
-            "CONVOLUTION", [x], (channels, h // stride, w // stride), nb_output_maps=channels, kernel=[kernel] * 2,
-            stride=[stride] * 2, dilation=[1, 1], pre_padding=[kernel // 2] * 2, post_padding=[kernel // 2] * 2,
-            padding_mode="EXPLICIT_ROUND_DOWN", groups=groups,
-        )  # fmt: skip
+            "CONVOLUTION",
+            [x],
+            (channels, h // stride, w // stride),
+            nb_output_maps=channels,
+            kernel=[kernel] * 2,
+            stride=[stride] * 2,
+            dilation=[1, 1],
+            pre_padding=[kernel // 2] * 2,
+            post_padding=[kernel // 2] * 2,
+            padding_mode="EXPLICIT_ROUND_DOWN",
+            groups=groups,
+        )
 
     def silu(self, x: str) -> str:
         chw = self.tensors[x].chw
@@ -95,9 +103,7 @@ class _Net:
 
     def spp(self, x: str, channels: int) -> str:
         x = self.conv(x, channels // 2, 1)
-        pools = [
-            self.add("POOLING", [x], self.tensors[x].chw, op="MAX", kernel=[k] * 2, stride=[1, 1]) for k in (5, 9, 13)
-        ]
+        pools = [self.add("POOLING", [x], self.tensors[x].chw, op="MAX", kernel=[k] * 2, stride=[1, 1]) for k in (5, 9, 13)]
         return self.conv(self.join([x, *pools]), channels, 1)
 
     def head(self, x: str, channels: int) -> str:

@@ -51,15 +51,18 @@ class Editor:
         tensor = weight.const_value
         if getattr(tensor, "location", None) is not None:
             copy = self._ir.ExternalTensor(
-                tensor.location, tensor.offset, tensor.length, tensor.dtype,
-                shape=self._ir.Shape(shape), name="", base_dir=tensor.base_dir,
-            )  # fmt: skip
+                tensor.location,
+                tensor.offset,
+                tensor.length,
+                tensor.dtype,
+                shape=self._ir.Shape(shape),
+                name="",
+                base_dir=tensor.base_dir,
+            )
             return self._initializer(copy, label)
         return self.derived((weight,), shape, lambda w: w.reshape(shape), label)
 
-    def derived(
-        self, weights: Sequence[Any], shape: Sequence[int], function: Callable[..., np.ndarray], label: str
-    ) -> Any:
+    def derived(self, weights: Sequence[Any], shape: Sequence[int], function: Callable[..., np.ndarray], label: str) -> Any:
         """A constant that is computed from others, but only when it is written. If their data is missing, so is its own.
 
         Args:
@@ -88,9 +91,8 @@ class Editor:
         name = self.network.fresh_name(f"{self.base}/{label}")
         tensor.name = name
         value = self._ir.Value(
-            name=name, shape=self._ir.Shape(list(tensor.shape)), type=self._ir.TensorType(tensor.dtype),
-            const_value=tensor,
-        )  # fmt: skip
+            name=name, shape=self._ir.Shape(list(tensor.shape)), type=self._ir.TensorType(tensor.dtype), const_value=tensor
+        )
         self.network.graph.register_initializer(value)
         return value
 
@@ -105,9 +107,7 @@ class Editor:
 
     def slice(self, x: Any, starts: Sequence[int], ends: Sequence[int], axes: Sequence[int]) -> Any:
         """A Slice with step 1 and INT32 numbers: from INT64 numbers the parser of TensorRT 10 makes computed bounds."""
-        numbers = [
-            self.constant(n, np.int32, label) for n, label in ((starts, "starts"), (ends, "ends"), (axes, "axes"))
-        ]
+        numbers = [self.constant(n, np.int32, label) for n, label in ((starts, "starts"), (ends, "ends"), (axes, "axes"))]
         return self.op("Slice", x, *numbers)
 
     def split(self, x: Any, sizes: Sequence[int], axis: int) -> Tuple[Any, ...]:
@@ -126,9 +126,14 @@ class Editor:
         """A Resize that repeats each element: nearest, asymmetric, floor."""
         scales = self.constant([1, 1, *factors_hw], np.float32, "scales")
         return self.op(
-            "Resize", x, self.no_region(), scales, mode="nearest",
-            coordinate_transformation_mode="asymmetric", nearest_mode="floor",
-        )  # fmt: skip
+            "Resize",
+            x,
+            self.no_region(),
+            scales,
+            mode="nearest",
+            coordinate_transformation_mode="asymmetric",
+            nearest_mode="floor",
+        )
 
     def batch_norm(self, x: Any, scale: Union[Any, float], bias: Union[Any, float], channels: int) -> Any:
         """x * scale + bias per channel. Numbers and arrays become constants; values are used directly."""
@@ -139,13 +144,8 @@ class Editor:
                 return self.constant(np.broadcast_to(np.asarray(given, dtype), (channels,)), dtype, label)
             return given
 
-        mean, variance = (
-            self.constant(np.zeros(channels), dtype, "mean"),
-            self.constant(np.ones(channels), dtype, "var"),
-        )
-        return self.op(
-            "BatchNormalization", x, operand(scale, "scale"), operand(bias, "bias"), mean, variance, epsilon=0.0
-        )
+        mean, variance = (self.constant(np.zeros(channels), dtype, "mean"), self.constant(np.ones(channels), dtype, "var"))
+        return self.op("BatchNormalization", x, operand(scale, "scale"), operand(bias, "bias"), mean, variance, epsilon=0.0)
 
     def conv(self, x: Any, weight: Any, bias: Optional[Any] = None, **attributes: Any) -> Any:
         """A Conv; `attributes`: those that differ from the defaults."""

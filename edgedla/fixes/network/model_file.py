@@ -41,9 +41,7 @@ def open_model(model: Union[str, Path, bytes, Any]) -> Any:
         for graph in (opened.graph, *(f.graph for f in opened.functions.values())):
             graph.sort()
     except ValueError as e:
-        raise ModelError(
-            "the graph has a cycle: a node needs its own result", where=opened.graph.name or "<model>"
-        ) from e
+        raise ModelError("the graph has a cycle: a node needs its own result", where=opened.graph.name or "<model>") from e
     require_whole(opened, os.fspath(model) if isinstance(model, (str, os.PathLike)) else "")
     for tensor in external_tensors(opened):
         if tensor.base_dir and inside(Path(tensor.base_dir), tensor.location) is None:
@@ -154,9 +152,7 @@ def _checkable(model: Any) -> Any:
     proto = outline(model)
     for tensor in list(proto.graph.initializer):
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
-            proto.graph.input.append(
-                onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, list(tensor.dims))
-            )
+            proto.graph.input.append(onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, list(tensor.dims)))
             proto.graph.initializer.remove(tensor)
     for output in proto.graph.output:
         if output.type.HasField("tensor_type"):
@@ -208,9 +204,7 @@ def require_whole(model: Any, source: str = "") -> None:
                 raise ModelError(f"the data of the initializer {name!r} does not fit its type and dims", where=where)
         for node, tensor in _tensors_of_nodes(model):
             if not _holds_its_elements(tensor):
-                raise ModelError(
-                    f"the data of {node.name or node.op_type!r} does not fit its type and dims", where=where
-                )
+                raise ModelError(f"the data of {node.name or node.op_type!r} does not fit its type and dims", where=where)
         proto = outline(model)
         for entry in _plain_attributes(proto.graph.node):
             checker.check_attribute(entry)

@@ -153,9 +153,7 @@ class Network:
             # Of some types, as of none, NumPy has no array.
             element = None if value is None or value.dtype is None else value.dtype.numpy()
         if element not in (np.dtype("float32"), np.dtype("float16")):
-            raise Refused(
-                f"elements of type {value.dtype if value is not None else '?'}; float32 and float16 are proven"
-            )
+            raise Refused(f"elements of type {value.dtype if value is not None else '?'}; float32 and float16 are proven")
         return np.dtype(element)
 
 
@@ -196,9 +194,7 @@ def has_data(tensor: Any) -> bool:
     except OSError:
         return False
     # Without a location the path is the folder itself, which has a size too.
-    return stat.S_ISREG(status.st_mode) and bool(
-        (tensor.offset or 0) + (tensor.length or tensor.nbytes) <= status.st_size
-    )
+    return stat.S_ISREG(status.st_mode) and bool((tensor.offset or 0) + (tensor.length or tensor.nbytes) <= status.st_size)
 
 
 def tensor_path(tensor: Any) -> Any:

@@ -12,9 +12,7 @@ if TYPE_CHECKING:
     from onnx import NodeProto
 
 #: Operators with a window of `kernel_shape`.
-_WINDOWS = frozenset(
-    {"Conv", "ConvTranspose", "ConvInteger", "QLinearConv", "DeformConv", "MaxPool", "AveragePool", "LpPool"}
-)
+_WINDOWS = frozenset({"Conv", "ConvTranspose", "ConvInteger", "QLinearConv", "DeformConv", "MaxPool", "AveragePool", "LpPool"})
 #: Attributes whose numbers are counts: each is at least 1.
 _COUNTS = ("kernel_shape", "strides", "dilations", "group")
 #: Attribute -> its numbers per axis of the window.

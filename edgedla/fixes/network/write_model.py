@@ -98,9 +98,7 @@ def save_model(model: Any, path: Union[str, Path], out: Publication) -> List[Pat
         return [path]
     data = path.parent / f"{path.name}.data"
     if any(tensor_path(t).resolve() == data.resolve() for t in external):
-        raise UsageError(
-            "the result's weights would overwrite the ones it reads", where=str(data), hint="Name another -o"
-        )
+        raise UsageError("the result's weights would overwrite the ones it reads", where=str(data), hint="Name another -o")
     return _save_with_data(model, path, data, out)
 
 

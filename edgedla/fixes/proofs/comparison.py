@@ -50,9 +50,7 @@ def compare(before: Any, after: Any, equality: str, approximate: float, inputs: 
     holds = same or (equality != "bit" and rel_l2 <= bound)
     if holds and holes:
         # What is NaN in both forms shows nothing.
-        return Proof(
-            "unproved", equality, rel_l2, max_abs, inputs, f"{holes} of {holes + a.size} values are NaN in both forms"
-        )
+        return Proof("unproved", equality, rel_l2, max_abs, inputs, f"{holes} of {holes + a.size} values are NaN in both forms")
     detail = "" if holds else f"differs by {rel_l2:.2g} (relative L2), allowed is {bound:.2g}"
     return Proof("proved" if holds else "failed", equality, rel_l2, max_abs, inputs, detail)
 

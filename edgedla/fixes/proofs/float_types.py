@@ -52,9 +52,7 @@ class TypesProof:
     def text(self) -> str:
         if self.overflow:
             return f"not proven: on this input {self.overflow!r} is not a number in the model's own type, but is one in FLOAT"
-        ends = (
-            "" if self.outputs is None else f"; the outputs differ by {self.outputs:.1e}, the rounding of all together"
-        )
+        ends = "" if self.outputs is None else f"; the outputs differ by {self.outputs:.1e}, the rounding of all together"
         return (
             f"proven on {self.nodes} nodes, each on the values that it had: they differ by {self.worst:.1e} at most "
             f"(relative L2), the rounding of one{ends}"

@@ -33,9 +33,7 @@ class PlainSession:
         read: those of the weights that come from the user's file, also by way of a rewrite.
     """
 
-    def __init__(
-        self, proto: Any, weights: Mapping[str, np.ndarray], outputs: Sequence[str], read: Collection[str]
-    ) -> None:
+    def __init__(self, proto: Any, weights: Mapping[str, np.ndarray], outputs: Sequence[str], read: Collection[str]) -> None:
         import onnx
 
         self.outputs = list(outputs)
@@ -49,9 +47,7 @@ class PlainSession:
         own_outputs = {o.name for o in proto.graph.output}
         proto.graph.output.extend(onnx.ValueInfoProto(name=name) for name in self.outputs if name not in own_outputs)
         self._session = open_session(
-            proto.SerializeToString(),
-            optimize=False,
-            fed_bytes=sum(self._fed[name].nbytes for name in read if name in self._fed),
+            proto.SerializeToString(), optimize=False, fed_bytes=sum(self._fed[name].nbytes for name in read if name in self._fed)
         )
 
     def run(self, feed: Mapping[str, np.ndarray]) -> Dict[str, Any]:

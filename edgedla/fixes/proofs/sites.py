@@ -121,13 +121,7 @@ def _values(model: Any, applied: Sequence[Applied], feed: Mapping[str, np.ndarra
 
 
 def _prove(
-    site: Applied,
-    values: Dict[str, np.ndarray],
-    equality: str,
-    approximate: float,
-    real: bool,
-    data_given: bool,
-    budget: Budget,
+    site: Applied, values: Dict[str, np.ndarray], equality: str, approximate: float, real: bool, data_given: bool, budget: Budget
 ) -> Proof:
     fragment = site.fragment
     if fragment is None:

@@ -54,11 +54,7 @@ class NetworkProof:
 
 
 def prove_network(
-    before: Any,
-    after: Any,
-    feeds: Sequence[Mapping[str, np.ndarray]],
-    approximate: float = 0.0,
-    decoder: Optional[Any] = None,
+    before: Any, after: Any, feeds: Sequence[Mapping[str, np.ndarray]], approximate: float = 0.0, decoder: Optional[Any] = None
 ) -> NetworkProof:
     """Runs both networks: onnx_ir.Models with weights and the same outputs by name.
 
@@ -89,13 +85,7 @@ def prove_network(
     holds = worst <= bound
     detail = blind if holds else f"differs by {worst:.2g}, its own noise is {noise:.2g}"
     return NetworkProof(
-        None if holds and blind else holds,
-        worst,
-        noise,
-        bound,
-        equal / counted if counted else None,
-        len(feeds),
-        detail,
+        None if holds and blind else holds, worst, noise, bound, equal / counted if counted else None, len(feeds), detail
     )
 
 

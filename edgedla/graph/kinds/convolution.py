@@ -43,11 +43,7 @@ class Convolution(Kernelled):
 
 
 def resolve_padding(
-    params: object,
-    in_spatial: Tuple[int, ...],
-    kernel: Tuple[int, ...],
-    stride: Tuple[int, ...],
-    dilation: Tuple[int, ...],
+    params: object, in_spatial: Tuple[int, ...], kernel: Tuple[int, ...], stride: Tuple[int, ...], dilation: Tuple[int, ...]
 ) -> Tuple[Tuple[int, ...], Tuple[int, ...]]:
     """Padding per side in elements, with TensorRT's SAME modes turned into numbers.
 

@@ -61,9 +61,7 @@ class Elementwise(Kind):
 
     @property
     def dims_of_tensors(self) -> Tuple[Tuple[int, ...], ...]:
-        operands = tuple(
-            d for d, fixed in ((self.a_dims, self.a_constant), (self.b_dims, self.b_constant)) if not fixed
-        )
+        operands = tuple(d for d, fixed in ((self.a_dims, self.a_constant), (self.b_dims, self.b_constant)) if not fixed)
         return operands + (self.out_dims,)
 
     @property

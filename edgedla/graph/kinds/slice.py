@@ -60,8 +60,7 @@ class Slice(Kind):
             has_fill_input=bool(p.get("has_fill_input")),
             made_by=_made_by(layer.onnx_op, mode, tuple(p.get("stride") or ())),
             is_first=layer.inputs[0] in graph.input_names,
-            parts_convolution=_cuts_channels(common["in_dims"], common["out_dims"])
-            and _is_of_convolution(layer, graph),
+            parts_convolution=_cuts_channels(common["in_dims"], common["out_dims"]) and _is_of_convolution(layer, graph),
             readers=tuple(sorted({graph.layers[i].type for i in graph.successors(layer.index)})),
         )
 

@@ -34,9 +34,7 @@ def annotated(model: Any, of_model: Mapping[str, str], of_nodes: Sequence[Mappin
     """
     if not isinstance(model, (str, os.PathLike)):
         data = memoryview(model)
-        yield from (
-            p if isinstance(p, bytes) else data[p.start : p.stop] for p in _model(data, of_model, iter(of_nodes))
-        )
+        yield from (p if isinstance(p, bytes) else data[p.start : p.stop] for p in _model(data, of_model, iter(of_nodes)))
         return
     require_model_file(Path(model))
     with open(model, "rb") as f, mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
@@ -62,9 +60,7 @@ def _graph(data: Any, at: int, end: int, nodes: Iterator[Mapping[str, str]]) -> 
     parts: List[Part] = []
     for number, field, start, stop in fields(data, at, end):
         if number == _NODE:
-            kept = [
-                range(f, e) for n, f, s, e in fields(data, start, stop) if n != _OF_NODE or not _is_ours(data, s, e)
-            ]
+            kept = [range(f, e) for n, f, s, e in fields(data, start, stop) if n != _OF_NODE or not _is_ours(data, s, e)]
             parts += _message(_NODE, kept + _entries(_OF_NODE, next(nodes, {})))
         else:
             parts.append(range(field, stop))

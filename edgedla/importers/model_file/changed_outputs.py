@@ -64,9 +64,7 @@ def changed_outputs(text: Optional[str], where: str) -> ChangedOutputs:
         return ChangedOutputs()
     try:
         document = json.loads(text)
-        return ChangedOutputs(
-            tuple(ChangedOutput.of(entry) for entry in document["outputs"]), str(document["decoder_sha256"])
-        )
+        return ChangedOutputs(tuple(ChangedOutput.of(entry) for entry in document["outputs"]), str(document["decoder_sha256"]))
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as e:
         raise ModelError(
             f"the metadata {METADATA} is damaged: {e}", where=where, hint="run `edgedla fix` on the model again"

@@ -142,9 +142,7 @@ class _Conversion:
             self.kept.append((name_of(node), why))
             return
         self.nodes += 1
-        self.half.update(
-            o for i, o in enumerate(node.output) if self._is_float(o) and _allows(self._formal(node, i, False))
-        )
+        self.half.update(o for i, o in enumerate(node.output) if self._is_float(o) and _allows(self._formal(node, i, False)))
 
     def _formal(self, node: Any, index: int, is_input: bool) -> Tuple[str, AbstractSet[str]]:
         """(type of a formal input or output, the types that ONNX allows for it)."""
@@ -217,9 +215,7 @@ class _Conversion:
             if index in self.float_nodes:
                 self.constant_forms.update((name, False) for name in read_names(node))
             else:
-                self.constant_forms.update(
-                    (n, self._takes_half(node, i)) for i, n in enumerate(node.input) if self._is_float(n)
-                )
+                self.constant_forms.update((n, self._takes_half(node, i)) for i, n in enumerate(node.input) if self._is_float(n))
         known = {name for name in (*self.initializers, *self.constants) if self._is_float(name)}
         self.constant_forms = {form for form in self.constant_forms if form[0] in known}
         for name in sorted({name for name, half in self.constant_forms if half}):

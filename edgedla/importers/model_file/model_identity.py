@@ -55,9 +55,7 @@ def identity_of(file: OnnxFile) -> Dict[str, Any]:
         external[decoder.name] = sha256_of(decoder)
         if external[decoder.name] != changed.decoder_sha256:
             raise ModelError(
-                "the decoder was not cut off this model",
-                where=str(decoder),
-                hint="run `edgedla fix` on the model again",
+                "the decoder was not cut off this model", where=str(decoder), hint="run `edgedla fix` on the model again"
             )
     return identity
 

@@ -81,9 +81,7 @@ def read(model: Any) -> OnnxFile:
     if hasattr(model, "graph") and hasattr(model, "opset_import"):
         check_model(model, "<ModelProto>")
         return OnnxFile(model, model.graph.name or "model", "<ModelProto>", None, "")
-    raise ModelError(
-        f"a model of type {type(model).__name__}", allowed="a path, bytes, or an onnx.ModelProto", where="load_onnx"
-    )
+    raise ModelError(f"a model of type {type(model).__name__}", allowed="a path, bytes, or an onnx.ModelProto", where="load_onnx")
 
 
 def of_artifact(folder: str) -> ModelError:
@@ -115,9 +113,7 @@ def require_model_file(path: Path) -> None:
         inside = sorted(p.name for p in path.glob("*.onnx"))[:5]
         hint = "it holds no .onnx file: give a model's file"
         if inside:
-            hint = (
-                f"give the file in it: {path / inside[0]}" if len(inside) == 1 else f"give one of {', '.join(inside)}"
-            )
+            hint = f"give the file in it: {path / inside[0]}" if len(inside) == 1 else f"give one of {', '.join(inside)}"
         raise ModelError("a folder, not a model file", where=where, hint=hint)
     if not stat.S_ISREG(mode):
         # A named pipe would block the open until somebody writes.

@@ -101,9 +101,7 @@ def name_unread_outputs(model: Any) -> bool:
     nodes = [n for inner in scopes for n in inner.node if n.op_type in _ANY_OUTPUTS and "" in n.output]
     if not nodes:
         return False
-    taken = {name for inner in scopes for n in inner.node for name in (*n.input, *n.output)} | set(
-        tensor_names(model.graph)
-    )
+    taken = {name for inner in scopes for n in inner.node for name in (*n.input, *n.output)} | set(tensor_names(model.graph))
     for node in nodes:
         for i, name in enumerate(node.output):
             if not name:

@@ -9,15 +9,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 from edgedla.errors import ModelError
 from edgedla.importers.context import Context
 from edgedla.importers.dtypes import trt_type
-from edgedla.importers.network.known import (
-    MAX_SMALL_ELEMENTS,
-    PATIENT_TYPES,
-    KnownValue,
-    Small,
-    Waiting,
-    of_array,
-    volume_of,
-)
+from edgedla.importers.network.known import MAX_SMALL_ELEMENTS, PATIENT_TYPES, KnownValue, Small, Waiting, of_array, volume_of
 from edgedla.importers.network.lazy import fold
 from edgedla.importers.network.limits import MAX_FOLDED_ELEMENTS, MAX_READ_FLOATS
 from edgedla.importers.refuse import Refused
@@ -36,9 +28,15 @@ TYPED_FIELDS = {
 }
 #: Bytes of one element in raw_data, for the types whose values can matter.
 ITEM_BYTES = {
-    ONNX_TYPES["FLOAT"]: 4, ONNX_TYPES["UINT8"]: 1, ONNX_TYPES["INT8"]: 1, ONNX_TYPES["INT32"]: 4,
-    ONNX_TYPES["INT64"]: 8, ONNX_TYPES["BOOL"]: 1, ONNX_TYPES["FLOAT16"]: 2, ONNX_TYPES["DOUBLE"]: 8,
-}  # fmt: skip
+    ONNX_TYPES["FLOAT"]: 4,
+    ONNX_TYPES["UINT8"]: 1,
+    ONNX_TYPES["INT8"]: 1,
+    ONNX_TYPES["INT32"]: 4,
+    ONNX_TYPES["INT64"]: 8,
+    ONNX_TYPES["BOOL"]: 1,
+    ONNX_TYPES["FLOAT16"]: 2,
+    ONNX_TYPES["DOUBLE"]: 8,
+}
 #: Types whose small tensors are read without NumPy -> format code of `struct`.
 SMALL_CODES = {ONNX_TYPES["INT32"]: "i", ONNX_TYPES["INT64"]: "q", ONNX_TYPES["BOOL"]: "B"}
 FLOAT_TYPES = frozenset({ONNX_TYPES["FLOAT"], ONNX_TYPES["FLOAT16"], ONNX_TYPES["DOUBLE"]})

@@ -210,6 +210,4 @@ def check_size(size_bytes: int, where: str) -> None:
     ModelError: without the weights, the model is still larger than protobuf can parse.
     """
     if size_bytes >= 1 << 31:
-        raise ModelError(
-            f"{size_bytes} bytes of graph remain without the weights; protobuf reads 2 GB at most", where=where
-        )
+        raise ModelError(f"{size_bytes} bytes of graph remain without the weights; protobuf reads 2 GB at most", where=where)

@@ -49,9 +49,7 @@ def unary(net: Network, x: NetTensor, op: str) -> NetTensor:
     return net.emit("UNARY", [x], {"op": op}, x.dims, dtype, value=value)
 
 
-def activation(
-    net: Network, x: NetTensor, op: str, alpha: Optional[float] = None, beta: Optional[float] = None
-) -> NetTensor:
+def activation(net: Network, x: NetTensor, op: str, alpha: Optional[float] = None, beta: Optional[float] = None) -> NetTensor:
     params: Dict[str, Any] = {"op": op}
     if alpha is not None:
         params["alpha"] = alpha

@@ -11,19 +11,53 @@ Dims = Tuple[int, ...]
 
 #: How TensorRT writes a layer type in the name of a layer that has none of its own: "(Unnamed Layer* 7) [ElementWise]".
 TYPE_WORDS: Dict[str, str] = {
-    "ACTIVATION": "Activation", "CAST": "Cast", "CONCATENATION": "Concatenation", "CONDITION": "IfCondition",
-    "CONDITIONAL_INPUT": "ConditionalInput", "CONDITIONAL_OUTPUT": "ConditionalOutput", "CONSTANT": "Constant",
-    "CONVOLUTION": "Convolution", "CUMULATIVE": "Cumulative", "DECONVOLUTION": "Deconvolution",
-    "DEQUANTIZE": "Dequantize", "EINSUM": "Einsum", "ELEMENTWISE": "ElementWise", "FILL": "Fill", "GATHER": "Gather",
+    "ACTIVATION": "Activation",
+    "CAST": "Cast",
+    "CONCATENATION": "Concatenation",
+    "CONDITION": "IfCondition",
+    "CONDITIONAL_INPUT": "ConditionalInput",
+    "CONDITIONAL_OUTPUT": "ConditionalOutput",
+    "CONSTANT": "Constant",
+    "CONVOLUTION": "Convolution",
+    "CUMULATIVE": "Cumulative",
+    "DECONVOLUTION": "Deconvolution",
+    "DEQUANTIZE": "Dequantize",
+    "EINSUM": "Einsum",
+    "ELEMENTWISE": "ElementWise",
+    "FILL": "Fill",
+    "GATHER": "Gather",
     "GRID_SAMPLE": "GridSample",
-    "IDENTITY": "Identity", "ITERATOR": "Iterator", "LOOP_OUTPUT": "LoopOutput", "LRN": "LRN",
-    "MATRIX_MULTIPLY": "Matrix Multiply", "NMS": "Nms", "NON_ZERO": "NonZero", "NORMALIZATION": "Normalization",
-    "ONE_HOT": "OneHot", "PARAMETRIC_RELU": "ParametricReLU", "PLUGIN_V2": "PluginV2", "PLUGIN_V3": "PluginV3",
-    "POOLING": "Pooling", "QUANTIZE": "Quantize", "RECURRENCE": "Recurrence", "REDUCE": "Reduce", "RESIZE": "Resize",
-    "REVERSE_SEQUENCE": "ReverseSequence", "SCALE": "Scale", "SCATTER": "Scatter", "SELECT": "Select",
-    "SHAPE": "Shape", "SHUFFLE": "Shuffle", "SLICE": "Slice", "SOFTMAX": "Softmax", "SQUEEZE": "Squeeze",
-    "TOPK": "TopK", "TRIP_LIMIT": "TripLimit", "UNARY": "Unary", "UNSQUEEZE": "Unsqueeze",
-}  # fmt: skip
+    "IDENTITY": "Identity",
+    "ITERATOR": "Iterator",
+    "LOOP_OUTPUT": "LoopOutput",
+    "LRN": "LRN",
+    "MATRIX_MULTIPLY": "Matrix Multiply",
+    "NMS": "Nms",
+    "NON_ZERO": "NonZero",
+    "NORMALIZATION": "Normalization",
+    "ONE_HOT": "OneHot",
+    "PARAMETRIC_RELU": "ParametricReLU",
+    "PLUGIN_V2": "PluginV2",
+    "PLUGIN_V3": "PluginV3",
+    "POOLING": "Pooling",
+    "QUANTIZE": "Quantize",
+    "RECURRENCE": "Recurrence",
+    "REDUCE": "Reduce",
+    "RESIZE": "Resize",
+    "REVERSE_SEQUENCE": "ReverseSequence",
+    "SCALE": "Scale",
+    "SCATTER": "Scatter",
+    "SELECT": "Select",
+    "SHAPE": "Shape",
+    "SHUFFLE": "Shuffle",
+    "SLICE": "Slice",
+    "SOFTMAX": "Softmax",
+    "SQUEEZE": "Squeeze",
+    "TOPK": "TopK",
+    "TRIP_LIMIT": "TripLimit",
+    "UNARY": "Unary",
+    "UNSQUEEZE": "Unsqueeze",
+}
 
 
 class NetTensor:
@@ -37,19 +71,7 @@ class NetTensor:
         layer: the live layer that writes it; None for a network input or a constant.
     """
 
-    __slots__ = (
-        "_index",
-        "_name",
-        "_suffix",
-        "_word",
-        "const",
-        "dims",
-        "dtype",
-        "is_input",
-        "layer",
-        "source",
-        "value",
-    )
+    __slots__ = ("_index", "_name", "_suffix", "_word", "const", "dims", "dtype", "is_input", "layer", "source", "value")
 
     def __init__(
         self,

@@ -124,9 +124,7 @@ def matrix_multiply(net: Network, a: NetTensor, op0: str, b: NetTensor, op1: str
     rows, inner_a = (None, a.dims[-1]) if op0 == "VECTOR" else _matrix(a.dims, op0)
     inner_b, columns = (b.dims[-1], None) if op1 == "VECTOR" else _matrix(b.dims, op1)
     if inner_a >= 0 and inner_b >= 0 and inner_a != inner_b:
-        raise Refused(
-            f"dimension of input0 {list(a.dims)} and dimension of input1 {list(b.dims)} do not fit a matrix product"
-        )
+        raise Refused(f"dimension of input0 {list(a.dims)} and dimension of input1 {list(b.dims)} do not fit a matrix product")
     dims = batch + tuple(d for d in (rows, columns) if d is not None)
     return net.emit("MATRIX_MULTIPLY", [a, b], {"op0": op0, "op1": op1}, dims, a.dtype)
 
@@ -194,18 +192,22 @@ def einsum(net: Network, inputs: Sequence[NetTensor], equation: str) -> NetTenso
     return net.emit("EINSUM", list(inputs), {"equation": equation}, dims, inputs[0].dtype)
 
 
-def grid_sample(
-    net: Network, x: NetTensor, grid: NetTensor, mode: str, align_corners: bool, sample_mode: str
-) -> NetTensor:
+def grid_sample(net: Network, x: NetTensor, grid: NetTensor, mode: str, align_corners: bool, sample_mode: str) -> NetTensor:
     dims = x.dims[:2] + grid.dims[1:-1]
     params = {"mode": mode, "align_corners": align_corners, "sample_mode": sample_mode}
     return net.emit("GRID_SAMPLE", [x, grid], params, dims, x.dtype)
 
 
 def qdq(
-    net: Network, layer_type: str, x: NetTensor, scale_tensor: NetTensor, zero: Optional[NetTensor], axis: int, dtype: str,
+    net: Network,
+    layer_type: str,
+    x: NetTensor,
+    scale_tensor: NetTensor,
+    zero: Optional[NetTensor],
+    axis: int,
+    dtype: str,
     params: Dict[str, Any],
-) -> NetTensor:  # fmt: skip
+) -> NetTensor:
     """A QUANTIZE or a DEQUANTIZE layer."""
     inputs: List[Optional[NetTensor]] = [x, scale_tensor]
     if zero is not None:

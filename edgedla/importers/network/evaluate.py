@@ -54,10 +54,14 @@ def _by_numpy(
 
 #: Operations on whole numbers whose result is of the operands' type.
 _INTEGERS: Dict[str, Callable[[int, int], int]] = {
-    "SUM": operator.add, "SUB": operator.sub, "PROD": operator.mul, "MAX": max, "MIN": min,
+    "SUM": operator.add,
+    "SUB": operator.sub,
+    "PROD": operator.mul,
+    "MAX": max,
+    "MIN": min,
     "FLOOR_DIV": operator.floordiv,
     "DIV": lambda a, b: abs(a) // abs(b) if (a < 0) == (b < 0) else -(abs(a) // abs(b)),
-}  # fmt: skip
+}
 _COMPARISONS: Dict[str, Callable[[int, int], int]] = {
     "EQUAL": lambda a, b: int(a == b),
     "LESS": lambda a, b: int(a < b),
@@ -113,11 +117,7 @@ def cast(x: Optional[KnownValue], dims: Sequence[int], dtype: str) -> Optional[K
 
 
 def select(
-    condition: Optional[KnownValue],
-    then: Optional[KnownValue],
-    otherwise: Optional[KnownValue],
-    dims: Sequence[int],
-    dtype: str,
+    condition: Optional[KnownValue], then: Optional[KnownValue], otherwise: Optional[KnownValue], dims: Sequence[int], dtype: str
 ) -> Optional[KnownValue]:
     if isinstance(condition, Small) and isinstance(then, Small) and isinstance(otherwise, Small):
         same = condition.dims == then.dims == otherwise.dims == tuple(dims)
@@ -138,9 +138,7 @@ def reduce(
     return _by_numpy(lambda v: fold().reduce(op, v, axes, keep_dims, dims, dtype), (x,), dims, dtype)
 
 
-def concatenate(
-    values: Sequence[Optional[KnownValue]], axis: int, dims: Sequence[int], dtype: str
-) -> Optional[KnownValue]:
+def concatenate(values: Sequence[Optional[KnownValue]], axis: int, dims: Sequence[int], dtype: str) -> Optional[KnownValue]:
     if len(dims) == 1 and dims[0] <= MAX_SMALL_ELEMENTS and dtype in SMALL_TYPES:
         numbers: List[int] = []
         for v in values:

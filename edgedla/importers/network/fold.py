@@ -10,19 +10,33 @@ import numpy as np
 from edgedla.importers.network.limits import MAX_FOLDED_ELEMENTS
 
 NUMPY_TYPES: Dict[str, Any] = {
-    "FLOAT": np.dtype(np.float32), "HALF": np.dtype(np.float16), "INT32": np.dtype(np.int32),
-    "INT64": np.dtype(np.int64), "INT8": np.dtype(np.int8), "UINT8": np.dtype(np.uint8), "BOOL": np.dtype(np.bool_),
-}  # fmt: skip
+    "FLOAT": np.dtype(np.float32),
+    "HALF": np.dtype(np.float16),
+    "INT32": np.dtype(np.int32),
+    "INT64": np.dtype(np.int64),
+    "INT8": np.dtype(np.int8),
+    "UINT8": np.dtype(np.uint8),
+    "BOOL": np.dtype(np.bool_),
+}
 
 #: Elements of eight bytes that an address has room for.
 MOST_ELEMENTS = 2**60
 
 #: NumPy types of raw TensorProto data, by ONNX element type number.
 RAW_TYPES: Dict[int, Any] = {
-    1: np.dtype("<f4"), 2: np.dtype("u1"), 3: np.dtype("i1"), 4: np.dtype("<u2"), 5: np.dtype("<i2"),
-    6: np.dtype("<i4"), 7: np.dtype("<i8"), 9: np.dtype("?"), 10: np.dtype("<f2"), 11: np.dtype("<f8"),
-    12: np.dtype("<u4"), 13: np.dtype("<u8"),
-}  # fmt: skip
+    1: np.dtype("<f4"),
+    2: np.dtype("u1"),
+    3: np.dtype("i1"),
+    4: np.dtype("<u2"),
+    5: np.dtype("<i2"),
+    6: np.dtype("<i4"),
+    7: np.dtype("<i8"),
+    9: np.dtype("?"),
+    10: np.dtype("<f2"),
+    11: np.dtype("<f8"),
+    12: np.dtype("<u4"),
+    13: np.dtype("<u8"),
+}
 
 
 def _divide(a: Any, b: Any) -> Any:
@@ -39,20 +53,42 @@ def _floor_divide(a: Any, b: Any) -> Any:
 
 
 ELEMENTWISE: Dict[str, Callable[[Any, Any], Any]] = {
-    "SUM": np.add, "SUB": np.subtract, "PROD": np.multiply, "MAX": np.maximum, "MIN": np.minimum, "DIV": _divide,
-    "FLOOR_DIV": _floor_divide, "POW": np.power, "EQUAL": np.equal, "LESS": np.less, "GREATER": np.greater,
-    "AND": np.logical_and, "OR": np.logical_or, "XOR": np.logical_xor,
-}  # fmt: skip
+    "SUM": np.add,
+    "SUB": np.subtract,
+    "PROD": np.multiply,
+    "MAX": np.maximum,
+    "MIN": np.minimum,
+    "DIV": _divide,
+    "FLOOR_DIV": _floor_divide,
+    "POW": np.power,
+    "EQUAL": np.equal,
+    "LESS": np.less,
+    "GREATER": np.greater,
+    "AND": np.logical_and,
+    "OR": np.logical_or,
+    "XOR": np.logical_xor,
+}
 
 UNARY: Dict[str, Callable[[Any], Any]] = {
-    "EXP": np.exp, "LOG": np.log, "SQRT": np.sqrt, "RECIP": np.reciprocal, "ABS": np.abs, "NEG": np.negative,
-    "SIN": np.sin, "COS": np.cos, "TAN": np.tan, "CEIL": np.ceil, "FLOOR": np.floor, "NOT": np.logical_not,
-    "SIGN": np.sign, "ROUND": np.round, "ISINF": np.isinf, "ISNAN": np.isnan,
-}  # fmt: skip
+    "EXP": np.exp,
+    "LOG": np.log,
+    "SQRT": np.sqrt,
+    "RECIP": np.reciprocal,
+    "ABS": np.abs,
+    "NEG": np.negative,
+    "SIN": np.sin,
+    "COS": np.cos,
+    "TAN": np.tan,
+    "CEIL": np.ceil,
+    "FLOOR": np.floor,
+    "NOT": np.logical_not,
+    "SIGN": np.sign,
+    "ROUND": np.round,
+    "ISINF": np.isinf,
+    "ISNAN": np.isnan,
+}
 
-REDUCE: Dict[str, Callable[..., Any]] = {
-    "SUM": np.sum, "PROD": np.prod, "MAX": np.max, "MIN": np.min, "AVG": np.mean,
-}  # fmt: skip
+REDUCE: Dict[str, Callable[..., Any]] = {"SUM": np.sum, "PROD": np.prod, "MAX": np.max, "MIN": np.min, "AVG": np.mean}
 
 
 def evaluate(
@@ -141,9 +177,7 @@ def shuffle(
     return evaluate(function, (x,), dims, dtype, moves=True)
 
 
-def strict_slice(
-    x: Any, numbers: Sequence[Any], axes: Optional[Sequence[int]], dims: Sequence[int], dtype: str
-) -> Optional[Any]:
+def strict_slice(x: Any, numbers: Sequence[Any], axes: Optional[Sequence[int]], dims: Sequence[int], dtype: str) -> Optional[Any]:
     """What a strict-bounds slice takes; stride 0 repeats one element, as TensorRT broadcasts."""
     starts, sizes, strides = numbers
 

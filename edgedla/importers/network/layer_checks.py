@@ -17,8 +17,7 @@ WITH_INT32 = ACTIVATION | {"INT32"}
 #: Layer -> the types that it takes, and how many of its inputs are looked at.
 TYPES: Dict[str, Tuple[FrozenSet[str], int]] = {
     **dict.fromkeys(
-        ("CONVOLUTION", "DECONVOLUTION", "LRN", "POOLING", "QUANTIZE", "RESIZE", "SCALE", "SOFTMAX", "TOPK"),
-        (ACTIVATION, 1),
+        ("CONVOLUTION", "DECONVOLUTION", "LRN", "POOLING", "QUANTIZE", "RESIZE", "SCALE", "SOFTMAX", "TOPK"), (ACTIVATION, 1)
     ),
     **dict.fromkeys(("MATRIX_MULTIPLY", "PARAMETRIC_RELU"), (ACTIVATION, 2)),
     "EINSUM": (frozenset({"FLOAT", "HALF"}), 2),
@@ -30,8 +29,12 @@ LEAST_RANK: Dict[str, int] = {"LRN": 4, "SOFTMAX": 2, "TOPK": 2}
 ANY_TYPE = frozenset({"AND", "EQUAL", "OR", "XOR"})
 #: Layer -> which of its inputs are shape tensors: the builder wants their values before it builds.
 SHAPES: Dict[str, slice] = {
-    "FILL": slice(0, None), "RESIZE": slice(1, 2), "SHUFFLE": slice(1, 2), "SLICE": slice(1, 4), "TRIP_LIMIT": slice(0, 1),
-}  # fmt: skip
+    "FILL": slice(0, None),
+    "RESIZE": slice(1, 2),
+    "SHUFFLE": slice(1, 2),
+    "SLICE": slice(1, 4),
+    "TRIP_LIMIT": slice(0, 1),
+}
 #: These releases have no types of 64 bits.
 NARROWED = {"DOUBLE": "FLOAT", "INT64": "INT32"}
 
@@ -48,9 +51,7 @@ def check_layer(kind: str, inputs: List[Optional[NetTensor]], params: Mapping[st
     types, looked_at = TYPES.get(kind, (None, 0))
     for tensor in inputs[:looked_at] if types else ():
         if tensor is not None and tensor.dtype not in types:  # type: ignore[operator]
-            raise Refused(
-                f"the layer {kind} does not take the type {tensor.dtype}: only {', '.join(sorted(types or ()))}"
-            )
+            raise Refused(f"the layer {kind} does not take the type {tensor.dtype}: only {', '.join(sorted(types or ()))}")
     rank = LEAST_RANK.get(kind, 0)
     if inputs and inputs[0] is not None and inputs[0].dims is not None and len(inputs[0].dims) < rank:
         raise Refused(f"at least {rank} dimensions are required for input.")

@@ -69,6 +69,4 @@ def conditional_output(net: Network, number: int, then: NetTensor, otherwise: Ne
     dims = then.dims
     if then.dims != otherwise.dims and len(then.dims) == len(otherwise.dims):
         dims = tuple(a if a == b else -1 for a, b in zip(then.dims, otherwise.dims))
-    return net.emit(
-        "CONDITIONAL_OUTPUT", [then, otherwise], {"conditional": number}, dims, then.dtype, always_live=True
-    )
+    return net.emit("CONDITIONAL_OUTPUT", [then, otherwise], {"conditional": number}, dims, then.dtype, always_live=True)

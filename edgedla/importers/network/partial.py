@@ -33,9 +33,7 @@ Element = Union[int, Dynamic]
 Elements = Optional[List[Element]]
 
 #: Layers whose elements follow from those of their inputs.
-ARITHMETIC = frozenset(
-    {"CAST", "IDENTITY", "SQUEEZE", "UNSQUEEZE", "SHUFFLE", "CONCATENATION", "GATHER", "SLICE", "ELEMENTWISE"}
-)
+ARITHMETIC = frozenset({"CAST", "IDENTITY", "SQUEEZE", "UNSQUEEZE", "SHUFFLE", "CONCATENATION", "GATHER", "SLICE", "ELEMENTWISE"})
 
 OPERATIONS: Dict[str, Callable[[int, int], int]] = {
     "SUM": lambda a, b: a + b,

@@ -26,9 +26,7 @@ def gather_v2(
     return net.emit("GATHER", [data, indices], params, dims, data.dtype)
 
 
-def scatter(
-    net: Network, data: NetTensor, indices: NetTensor, updates: NetTensor, mode: str, axis: int = 0
-) -> NetTensor:
+def scatter(net: Network, data: NetTensor, indices: NetTensor, updates: NetTensor, mode: str, axis: int = 0) -> NetTensor:
     return net.emit("SCATTER", [data, indices, updates], {"mode": mode, "axis": axis}, data.dims, data.dtype)
 
 
@@ -48,9 +46,7 @@ def reverse_sequence(net: Network, x: NetTensor, lengths: NetTensor, batch_axis:
     return net.emit("REVERSE_SEQUENCE", [x, lengths], params, x.dims, x.dtype)
 
 
-def top_k(
-    net: Network, x: NetTensor, op: str, k: int, axis: int, k_tensor: Optional[NetTensor] = None
-) -> List[NetTensor]:
+def top_k(net: Network, x: NetTensor, op: str, k: int, axis: int, k_tensor: Optional[NetTensor] = None) -> List[NetTensor]:
     params: Dict[str, Any] = {"op": op, "k": k, "axes": [axis]}
     inputs: List[Optional[NetTensor]] = [x]
     if k_tensor is not None:

@@ -36,9 +36,7 @@ ATTRIBUTES: Dict[str, Tuple[Optional[Tuple[str, float]], Optional[Tuple[str, flo
 }
 
 
-def layer(
-    ctx: Context, node: Node, x: Value, op: str, alpha: Optional[float] = None, beta: Optional[float] = None
-) -> NetTensor:
+def layer(ctx: Context, node: Node, x: Value, op: str, alpha: Optional[float] = None, beta: Optional[float] = None) -> NetTensor:
     refuse_types(x, "INT32", "BOOL", "UINT8")
     if not ctx.v10:
         refuse_types(x, "INT64")
@@ -95,9 +93,7 @@ def clip(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
         beta = _bound(inputs[2]) if len(inputs) > 2 else None
     else:
         alpha, beta = node.number("min", -FLOAT_MAX), node.number("max", FLOAT_MAX)
-    return [
-        layer(ctx, node, inputs[0], "CLIP", -FLOAT_MAX if alpha is None else alpha, FLOAT_MAX if beta is None else beta)
-    ]
+    return [layer(ctx, node, inputs[0], "CLIP", -FLOAT_MAX if alpha is None else alpha, FLOAT_MAX if beta is None else beta)]
 
 
 def _clip_by_elements(ctx: Context, node: Node, inputs: List[Value], dtype: str) -> NetTensor:
@@ -178,9 +174,7 @@ def shrink(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
     x = ctx.tensor(inputs[0])
     original = x.dtype
     if original not in ("FLOAT", "HALF", "INT8", "INT32", "INT64"):
-        raise Refused(
-            f"Only FLOAT, HALF, INT8, INT32, and INT64 are supported in Shrink. The current type = {original}."
-        )
+        raise Refused(f"Only FLOAT, HALF, INT8, INT32, and INT64 are supported in Shrink. The current type = {original}.")
     x = ctx.cast_helper(x, "FLOAT")
     limit, bias = node.number("lambd", 0.5), node.number("bias", 0.0)
     constants = [same_rank(ctx, ctx.constant([v], "FLOAT", ()), x)[0] for v in (limit, -limit, bias, 0.0)]

@@ -22,9 +22,7 @@ def conv_transpose(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]
         raise Refused("deconvolution require at least 2 inputs.")
     x = ctx.tensor(inputs[0])
     if not 3 <= len(x.dims) <= 5:
-        raise Refused(
-            f"Deconvolution input must be at least 3D and at most 5D! The current input is rank {len(x.dims)}."
-        )
+        raise Refused(f"Deconvolution input must be at least 3D and at most 5D! The current input is rank {len(x.dims)}.")
     kernel: Optional[NetTensor] = inputs[1] if isinstance(inputs[1], NetTensor) else None
     bias: Optional[NetTensor] = inputs[2] if len(inputs) > 2 and isinstance(inputs[2], NetTensor) else None
     one_dimensional = len(x.dims) == 3
@@ -60,9 +58,20 @@ def conv_transpose(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]
         )
     needs_slice = _transposed_padding(node, w, x.dims)
     out = dense.convolution(
-        ctx.net, [x, kernel, bias], out_channels, w.kernel, w.stride, w.pre, w.post, w.dilation, w.mode, groups,
-        weights if kernel is None else None, bias_weights is not None and not needs_slice, transposed=True,
-    )  # fmt: skip
+        ctx.net,
+        [x, kernel, bias],
+        out_channels,
+        w.kernel,
+        w.stride,
+        w.pre,
+        w.post,
+        w.dilation,
+        w.mode,
+        groups,
+        weights if kernel is None else None,
+        bias_weights is not None and not needs_slice,
+        transposed=True,
+    )
     ctx.net.register(out, node.name)
     if needs_slice:
         out = _pad_output(ctx, out, w.output_padding, bias_weights)

@@ -144,11 +144,13 @@ def grid_sample(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
     modes = {"nearest": "NEAREST", "bilinear": "LINEAR", "bicubic": "CUBIC"}
     mode = node.text("mode", "bilinear")
     if mode not in modes:
-        ctx.departs(
-            node, f"does not know the mode {mode!r} of opset 20 and takes the nearest point; export with opset 16"
-        )
+        ctx.departs(node, f"does not know the mode {mode!r} of opset 20 and takes the nearest point; export with opset 16")
     out = dense.grid_sample(
-        ctx.net, x, grid, modes.get(mode, "NEAREST"), node.integer("align_corners", 0) == 1,
+        ctx.net,
+        x,
+        grid,
+        modes.get(mode, "NEAREST"),
+        node.integer("align_corners", 0) == 1,
         sample.get(node.text("padding_mode", "zeros"), "FILL"),
-    )  # fmt: skip
+    )
     return [ctx.name(out, node)]

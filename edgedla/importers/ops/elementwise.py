@@ -61,11 +61,7 @@ def mean(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
 
 
 #: Types a unary operation refuses, where they differ from the usual ones.
-UNARY_REFUSED: Dict[str, Sequence[str]] = {
-    "ABS": ("BOOL", "UINT8"),
-    "SIGN": ("BOOL", "UINT8"),
-    "NEG": ("BOOL", "UINT8"),
-}
+UNARY_REFUSED: Dict[str, Sequence[str]] = {"ABS": ("BOOL", "UINT8"), "SIGN": ("BOOL", "UINT8"), "NEG": ("BOOL", "UINT8")}
 
 
 def unary_layer(ctx: Context, node: Node, x: Value, op: str) -> NetTensor:

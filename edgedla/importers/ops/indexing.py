@@ -144,9 +144,7 @@ def reverse_sequence(ctx: Context, node: Node, inputs: List[Value]) -> List[Valu
     if batch == sequence:
         raise Refused("batch_axis and time_axis cannot be the same")
     if len(inputs) != 2:
-        raise Refused(
-            f"ReverseSequence expects two input tensors: input and sequence_lens. Current input size = {len(inputs)}."
-        )
+        raise Refused(f"ReverseSequence expects two input tensors: input and sequence_lens. Current input size = {len(inputs)}.")
     refuse_types(inputs[0], "UINT8")
     x, lengths = ctx.tensor(inputs[0]), ctx.tensor(inputs[1])
     if len(x.dims) < 2:

@@ -176,9 +176,8 @@ def layer_normalization(ctx: Context, node: Node, inputs: List[Value]) -> List[V
 def lrn(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
     x = ctx.tensor(inputs[0])
     out = dense.lrn(
-        ctx.net, x, node.required_int("size"), node.number("alpha", 0.0001), node.number("beta", 0.75),
-        node.number("bias", 1.0),
-    )  # fmt: skip
+        ctx.net, x, node.required_int("size"), node.number("alpha", 0.0001), node.number("beta", 0.75), node.number("bias", 1.0)
+    )
     return [ctx.name(out, node)]
 
 

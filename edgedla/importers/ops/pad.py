@@ -47,9 +47,7 @@ def _pads_of_all_axes(pads: List[int], axes: List[int], rank: int) -> List[int]:
     return out
 
 
-def _dynamic_padding(
-    ctx: Context, pads_input: Any, rank: int, axes: Optional[List[int]]
-) -> Tuple[NetTensor, NetTensor]:
+def _dynamic_padding(ctx: Context, pads_input: Any, rank: int, axes: Optional[List[int]]) -> Tuple[NetTensor, NetTensor]:
     """Start and total padding of pads that are a network tensor."""
     pads = ctx.tensor(pads_input)
     count = rank if axes is None else len(axes)
@@ -176,9 +174,17 @@ def _pad_axes_alone(ctx: Context, node: Node, inputs: List[Value], x: NetTensor,
 
 
 def _padded(
-    ctx: Context, node: Node, x: NetTensor, start: Any, size: Any, stride: List[int], axes: Optional[List[int]],
-    mode: str, value: float, fill: Optional[NetTensor],
-) -> NetTensor:  # fmt: skip
+    ctx: Context,
+    node: Node,
+    x: NetTensor,
+    start: Any,
+    size: Any,
+    stride: List[int],
+    axes: Optional[List[int]],
+    mode: str,
+    value: float,
+    fill: Optional[NetTensor],
+) -> NetTensor:
     number = ctx.net.number_of_layers
     if mode != "FILL":
         fill = None

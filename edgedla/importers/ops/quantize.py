@@ -81,8 +81,7 @@ def _check_scales(ctx: Context, x: NetTensor, scale: NetTensor, axis: int) -> No
             raise Refused("Only a single blocking dimension is allowed.")
         if shapes.volume(x.dims) % size:
             raise Refused(
-                "Inferred block size is not an integer. "
-                f"Input volume = {shapes.volume(x.dims)}, scale volume = {size}."
+                "Inferred block size is not an integer. " f"Input volume = {shapes.volume(x.dims)}, scale volume = {size}."
             )
     elif ctx.v10 and len(scale.dims) != 1:
         raise Refused(f"Invalid rank for the scale tensor. Rank = {len(scale.dims)}.")
@@ -106,9 +105,7 @@ def _target(ctx: Context, node: Node, zero: Any, custom: str) -> str:
             raise Refused("Attribute output_dtype specifies an unsupported data type.")
     if zero is not None:
         if given_type is not None and given_type != zero.dtype:
-            raise Refused(
-                f"Mismatch between attribute output_dtype {given_type} and zero-point data type {zero.dtype}."
-            )
+            raise Refused(f"Mismatch between attribute output_dtype {given_type} and zero-point data type {zero.dtype}.")
         return zero.dtype if zero.dtype in QUANTIZED else "INT8"
     if given_type is not None and given_type not in QUANTIZED:
         raise Refused(f"Attribute output_dtype specifies an invalid data type {given_type}.")
@@ -120,9 +117,7 @@ def quantize(ctx: Context, node: Node, inputs: List[Value], *, dequantizes: bool
     if not flagged:
         refuse_types(inputs[0], "UINT8")
     if len(inputs) < 2:
-        raise Refused(
-            "This version of TensorRT requires at least 2 inputs for the QuantizeLinear/DequantizeLinear operator."
-        )
+        raise Refused("This version of TensorRT requires at least 2 inputs for the QuantizeLinear/DequantizeLinear operator.")
     if not ctx.v10 and len(inputs) < 3:
         raise Refused("QuantizeLinear/DequantizeLinear without a zero point")
     if not flagged and not dequantizes and len(inputs) >= 3:

@@ -109,9 +109,7 @@ def _clamped(index: int, rank: int) -> int:
     return min(max(index + rank if index < 0 else index, 0), rank)
 
 
-def _in_blocks(
-    ctx: Context, node: Node, given: Value, layout: str
-) -> Tuple[NetTensor, st.ShapeTensor, List[st.ShapeTensor]]:
+def _in_blocks(ctx: Context, node: Node, given: Value, layout: str) -> Tuple[NetTensor, st.ShapeTensor, List[st.ShapeTensor]]:
     """(the tensor, the size of its blocks, its four dims)."""
     refuse_types(given, "BOOL", "UINT8")
     if rank_of(given) != 4:

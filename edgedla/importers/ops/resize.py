@@ -118,9 +118,7 @@ def _check_attributes(ctx: Context, node: Node, mode: str) -> None:
         coordinates = node.text("coordinate_transformation_mode", "half_pixel")
         nearest = node.text("nearest_mode", "round_prefer_floor")
         if coordinates == "tf_half_pixel_for_nn" and nearest != "round_prefer_floor":
-            raise Refused(
-                "This version of TensorRT only support round_prefer_floor nearest mode in tf_half_pixel_for_nn!"
-            )
+            raise Refused("This version of TensorRT only support round_prefer_floor nearest mode in tf_half_pixel_for_nn!")
         if coordinates not in COORDINATES:
             raise Refused(
                 "TensorRT only supports half_pixel, pytorch_half_pixel, tf_half_pixel_for_nn, asymmetric and "
@@ -133,9 +131,7 @@ def _check_attributes(ctx: Context, node: Node, mode: str) -> None:
             ctx.departs(node, "ignores keep_aspect_ratio_policy and stretches; name the sizes that are meant")
     else:
         if node.integer("antialias", 0):
-            raise Refused(
-                "Antialiasing is not supported currently.", "leave antialias out; where the map shrinks, values change"
-            )
+            raise Refused("Antialiasing is not supported currently.", "leave antialias out; where the map shrinks, values change")
         if node.text("keep_aspect_ratio_policy", "stretch") != "stretch":
             raise Refused("Only `stretch` is supported currently as `keep_aspect_ratio_policy`.")
         axes = node.ints("axes")
@@ -195,9 +191,7 @@ def _set_sizes(ctx: Context, layer: ResizeLayer, sizes: Operand, axes: Optional[
         if axes is not None:
             numbers = _spread(axes, numbers, list(layer.x.dims))
         if len(sizes.dims) != 1 or len(numbers) != rank:
-            raise Refused(
-                f"The shape of weights must align with input data. sizes = {numbers}, rank of input = {rank}."
-            )
+            raise Refused(f"The shape of weights must align with input data. sizes = {numbers}, rank of input = {rank}.")
         layer.sizes = numbers
         return
     layer.size_tensor = ctx.tensor(sizes)

@@ -72,9 +72,7 @@ def split(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
     return outputs
 
 
-def _equal_parts(
-    ctx: Context, node: Node, whole: st.ShapeTensor, count: int
-) -> Tuple[st.ShapeTensor, Optional[st.ShapeTensor]]:
+def _equal_parts(ctx: Context, node: Node, whole: st.ShapeTensor, count: int) -> Tuple[st.ShapeTensor, Optional[st.ShapeTensor]]:
     """Size of each part, and of the last one where it differs: 10.3 rounds up and leaves the rest, 8.6 rounds down."""
     if not ctx.v10:
         if whole.known and whole.numbers()[0] % count:

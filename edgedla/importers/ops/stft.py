@@ -37,9 +37,19 @@ def stft(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
     parts: List[NetTensor] = []
     for _ in ("real", "imaginary"):
         part = dense.convolution(
-            ctx.net, [x], frequencies, [1, length], [1, step], [0, 0], [0, 0], [1, 1], "EXPLICIT_ROUND_DOWN", 1,
-            (frequencies, 1, 1, length), False,
-        )  # fmt: skip
+            ctx.net,
+            [x],
+            frequencies,
+            [1, length],
+            [1, step],
+            [0, 0],
+            [0, 0],
+            [1, 1],
+            "EXPLICIT_ROUND_DOWN",
+            1,
+            (frequencies, 1, 1, length),
+            False,
+        )
         parts.append(part)
     joined = shapes.concatenation(ctx.net, parts, 2)
     return [shapes.shuffle(ctx.net, joined, first=[0, 3, 1, 2])]

@@ -163,8 +163,18 @@ def _conv_with_inputs(ctx: Context, node: Node, inputs: List[Value]) -> NetTenso
     if x.dims[1] != -1 and dims[1] * groups != x.dims[1]:
         raise Refused("The attribute group and the kernel shape misalign with the channel size of the input tensor. ")
     out = dense.convolution(
-        ctx.net, [x, kernel, bias], dims[0], w.kernel, w.stride, w.pre, w.post, w.dilation, w.mode, groups,
-        dims if kernel is None else None, has_bias,
-    )  # fmt: skip
+        ctx.net,
+        [x, kernel, bias],
+        dims[0],
+        w.kernel,
+        w.stride,
+        w.pre,
+        w.post,
+        w.dilation,
+        w.mode,
+        groups,
+        dims if kernel is None else None,
+        has_bias,
+    )
     ctx.net.register(out, node.name)
     return squeeze(ctx, out, [3]) if one_dimensional else out

@@ -14,12 +14,21 @@ _SHARED = frozenset({"Artifact", "Built with"})
 
 def of_artifact(artifact: Artifact) -> Tuple[Fact, ...]:
     platform = artifact.platform
-    rows = scalars("Artifact", [
-        ("kind", artifact.kind), ("backend", artifact.backend), ("simulated", yes(artifact.simulated)),
-        ("model", artifact.model.get("name")), ("model sha256", artifact.model.get("sha256")),
-        ("precision", artifact.precision), ("target", platform.get("target")), ("TensorRT of the target", platform.get("trt")),
-        ("JetPack of the target", platform.get("jetpack")), ("written by edgedla", artifact.tool),
-    ])  # fmt: skip
+    rows = scalars(
+        "Artifact",
+        [
+            ("kind", artifact.kind),
+            ("backend", artifact.backend),
+            ("simulated", yes(artifact.simulated)),
+            ("model", artifact.model.get("name")),
+            ("model sha256", artifact.model.get("sha256")),
+            ("precision", artifact.precision),
+            ("target", platform.get("target")),
+            ("TensorRT of the target", platform.get("trt")),
+            ("JetPack of the target", platform.get("jetpack")),
+            ("written by edgedla", artifact.tool),
+        ],
+    )
     rows += scalars("Built with", sorted((k, v) for k, v in artifact.software.items()))
     for binding in artifact.bindings:
         dims = "x".join(str(d) for d in binding.shape_nchw)
@@ -37,12 +46,17 @@ def of_artifact(artifact: Artifact) -> Tuple[Fact, ...]:
 
 def _accuracy(accuracy: Mapping[str, Any], section: str) -> List[Fact]:
     nodes = accuracy["nodes"]
-    rows = scalars(section, [
-        ("reference", accuracy["reference"]), ("samples", accuracy["samples"]),
-        ("tolerance, relative L2", accuracy["tolerance_rel_l2"]), ("worst, relative L2", or_not_known(accuracy["worst_rel_l2"])),
-        ("within the tolerance", yes(accuracy["within"]) or "not known"),
-        ("ONNX nodes", f"{nodes['dla_int8']} DLA INT8, {nodes['dla_fp16']} DLA FP16, {nodes['gpu_fp32']} GPU FP32"),
-    ])  # fmt: skip
+    rows = scalars(
+        section,
+        [
+            ("reference", accuracy["reference"]),
+            ("samples", accuracy["samples"]),
+            ("tolerance, relative L2", accuracy["tolerance_rel_l2"]),
+            ("worst, relative L2", or_not_known(accuracy["worst_rel_l2"])),
+            ("within the tolerance", yes(accuracy["within"]) or "not known"),
+            ("ONNX nodes", f"{nodes['dla_int8']} DLA INT8, {nodes['dla_fp16']} DLA FP16, {nodes['gpu_fp32']} GPU FP32"),
+        ],
+    )
     for output in accuracy["outputs"]:
         same = f", {output['same']:.2%} equal" if output["same"] is not None else ""
         text = f"relative L2 {or_not_known(output['rel_l2'])}, largest difference {or_not_known(output['max_abs'])}"
@@ -57,9 +71,7 @@ def of_chain(chain: Artifact) -> Tuple[Fact, ...]:
         inner = stage.artifact
         later = {b.name for s in chain.stages[k + 1 :] for b in s.artifact.inputs}
         passed = [b.name for b in inner.outputs if b.name in later]
-        text = (
-            f"{stage.device}, {len(inner.placement_predicted)} layers; reads {', '.join(b.name for b in inner.inputs)}"
-        )
+        text = f"{stage.device}, {len(inner.placement_predicted)} layers; reads {', '.join(b.name for b in inner.inputs)}"
         rows.append(Fact("Stages", str(k), text + (f"; hands on {', '.join(passed)}" if passed else "")))
         if inner.folder is not None:
             rows.append(Fact("Stages", f"{k} folder", inner.folder.name))

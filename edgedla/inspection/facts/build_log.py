@@ -10,16 +10,26 @@ from edgedla.rules.messages import explain_line
 
 
 def of_log(log: BuildLog) -> Tuple[Fact, ...]:
-    rows = scalars("Build", [
-        ("TensorRT", log.version), ("model", log.model), ("device", log.device), ("precision", log.precision),
-        ("DLA core", log.dla_core), ("GPU fallback", yes(log.gpu_fallback)), ("standalone", yes(log.standalone)),
-        ("built", yes(log.built)),
-        ("candidates", f"{log.offloaded} of {log.candidates} offloaded" if log.candidates is not None else None),
-        ("subgraphs per core", log.cap), ("candidates dropped by that limit", len(log.dropped) or None),
-        ("pools of a loadable", _pools(log.pools)), ("memory of all loadables", _pools(log.consumed)),
-        ("reformat layers", len(log.reformats) or None),
-        ("all layers on the GPU", log.all_refused or None),
-    ])  # fmt: skip
+    rows = scalars(
+        "Build",
+        [
+            ("TensorRT", log.version),
+            ("model", log.model),
+            ("device", log.device),
+            ("precision", log.precision),
+            ("DLA core", log.dla_core),
+            ("GPU fallback", yes(log.gpu_fallback)),
+            ("standalone", yes(log.standalone)),
+            ("built", yes(log.built)),
+            ("candidates", f"{log.offloaded} of {log.candidates} offloaded" if log.candidates is not None else None),
+            ("subgraphs per core", log.cap),
+            ("candidates dropped by that limit", len(log.dropped) or None),
+            ("pools of a loadable", _pools(log.pools)),
+            ("memory of all loadables", _pools(log.consumed)),
+            ("reformat layers", len(log.reformats) or None),
+            ("all layers on the GPU", log.all_refused or None),
+        ],
+    )
     if log.fatal:
         rows += [Fact("Fatal without GPU fallback", log.fatal.layer, log.fatal.reason or "no reason logged")]
     for loadable in log.loadables:
@@ -57,7 +67,4 @@ def _advice(log: BuildLog) -> List[Fact]:
 def _pools(pools: Optional[Pools]) -> Optional[str]:
     if pools is None:
         return None
-    return (
-        f"SRAM {pools.sram_mib:g} MiB, local DRAM {pools.local_dram_mib:g} MiB, "
-        f"global DRAM {pools.global_dram_mib:g} MiB"
-    )
+    return f"SRAM {pools.sram_mib:g} MiB, local DRAM {pools.local_dram_mib:g} MiB, " f"global DRAM {pools.global_dram_mib:g} MiB"

@@ -18,9 +18,7 @@ def of_document(document: Any, kind: str) -> Tuple[Fact, ...]:
             if average is None and count and isinstance(r["timeMs"], (int, float)):
                 # TensorRT 7 writes only the total.
                 average = round(r["timeMs"] / count, 6)
-            averages.append(
-                Fact("Average time in ms", str(r.get("name", "")), "unknown" if average is None else f"{average}")
-            )
+            averages.append(Fact("Average time in ms", str(r.get("name", "")), "unknown" if average is None else f"{average}"))
         return tuple(averages)
     facts: List[Fact] = []
     layers: Dict[str, str] = {}

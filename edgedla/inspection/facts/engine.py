@@ -11,11 +11,17 @@ from edgedla.records.plan_header import PlanHeader
 
 
 def of_engine(info: EngineInfo) -> Tuple[Fact, ...]:
-    rows = scalars("Engine", [
-        ("layers", len(info.layers)), ("detailed", yes(info.detailed)), ("inputs and outputs", ", ".join(info.bindings)),
-        ("DLA nodes", len(info.dla_nodes) if info.detailed else None),
-        ("ForeignNodes of unknown device", len(info.undecided) or None), ("reformats", len(info.reformats)),
-    ])  # fmt: skip
+    rows = scalars(
+        "Engine",
+        [
+            ("layers", len(info.layers)),
+            ("detailed", yes(info.detailed)),
+            ("inputs and outputs", ", ".join(info.bindings)),
+            ("DLA nodes", len(info.dla_nodes) if info.detailed else None),
+            ("ForeignNodes of unknown device", len(info.undecided) or None),
+            ("reformats", len(info.reformats)),
+        ],
+    )
     for layer in info.dla_nodes:
         ins = ", ".join(_tensor(t) for t in layer.inputs)
         outs = ", ".join(_tensor(t) for t in layer.outputs)
@@ -30,10 +36,10 @@ def of_engine(info: EngineInfo) -> Tuple[Fact, ...]:
 
 
 def of_plan_header(header: PlanHeader) -> Tuple[Fact, ...]:
-    rows = scalars("TensorRT engine", [
-        ("written by TensorRT", header.version or "not in this form of the header"),
-        ("begins at byte", header.offset or None),
-    ])  # fmt: skip
+    rows = scalars(
+        "TensorRT engine",
+        [("written by TensorRT", header.version or "not in this form of the header"), ("begins at byte", header.offset or None)],
+    )
     if header.metadata:
         rows += scalars("Metadata before the engine", sorted((str(k), str(v)) for k, v in header.metadata.items()))
     return tuple(rows)

@@ -10,12 +10,18 @@ from edgedla.inspection.facts.fact import Fact, counted, scalars
 
 
 def of_graph(graph: LayerGraph) -> Tuple[Fact, ...]:
-    rows = scalars("Model", [
-        ("name", graph.name), ("opset", graph.opset or None), ("ONNX nodes", len(graph.nodes) or None),
-        ("TensorRT layers", len(graph.layers)), ("as lowered by TensorRT", graph.lowering),
-        ("nodes folded away", sum(n.is_folded for n in graph.nodes) or None),
-        ("nodes whose layers are not known", sum(bool(n.unknown) for n in graph.nodes) or None),
-    ])  # fmt: skip
+    rows = scalars(
+        "Model",
+        [
+            ("name", graph.name),
+            ("opset", graph.opset or None),
+            ("ONNX nodes", len(graph.nodes) or None),
+            ("TensorRT layers", len(graph.layers)),
+            ("as lowered by TensorRT", graph.lowering),
+            ("nodes folded away", sum(n.is_folded for n in graph.nodes) or None),
+            ("nodes whose layers are not known", sum(bool(n.unknown) for n in graph.nodes) or None),
+        ],
+    )
     for section, names in (("Inputs", graph.inputs), ("Outputs", graph.outputs)):
         for name in names:
             tensor = graph.tensors[name]

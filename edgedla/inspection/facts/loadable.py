@@ -9,13 +9,20 @@ from edgedla.records.loadable import LoadableFile
 
 
 def of_loadable(loadable: LoadableFile) -> Tuple[Fact, ...]:
-    rows = scalars("Loadable", [
-        ("version", ".".join(str(n) for n in loadable.version)), ("tasks", len(loadable.tasks)),
-        ("memory blocks", len(loadable.memory)), ("tensors", len(loadable.tensors)), ("blobs", len(loadable.blobs)),
-        ("events", len(loadable.events)), ("relocations", len(loadable.relocs)),
-        ("submit order", " then ".join("+".join(str(i) for i in s.tasks) for s in loadable.submits)),
-        *((f"memory in {d}", f"{loadable.allocated_bytes(d)} B") for d in sorted({m.domain for m in loadable.memory})),
-    ])  # fmt: skip
+    rows = scalars(
+        "Loadable",
+        [
+            ("version", ".".join(str(n) for n in loadable.version)),
+            ("tasks", len(loadable.tasks)),
+            ("memory blocks", len(loadable.memory)),
+            ("tensors", len(loadable.tensors)),
+            ("blobs", len(loadable.blobs)),
+            ("events", len(loadable.events)),
+            ("relocations", len(loadable.relocs)),
+            ("submit order", " then ".join("+".join(str(i) for i in s.tasks) for s in loadable.submits)),
+            *((f"memory in {d}", f"{loadable.allocated_bytes(d)} B") for d in sorted({m.domain for m in loadable.memory})),
+        ],
+    )
     for task in loadable.tasks:
         core = "any core" if task.instance < 0 else f"core {task.instance}"
         rows.append(Fact("Tasks", str(task.id), f"{task.interface}, {core}, {len(task.addresses)} addresses"))
@@ -25,9 +32,7 @@ def of_loadable(loadable: LoadableFile) -> Tuple[Fact, ...]:
             if tensor is not None:
                 dims = "x".join(str(d) for d in tensor.nchw)
                 strides = ", ".join(str(s) for s in tensor.strides)
-                text = (
-                    f"{dims} {tensor.data_type} {tensor.data_format} {tensor.pixel_format}, {text}, strides {strides}"
-                )
+                text = f"{dims} {tensor.data_type} {tensor.data_format} {tensor.pixel_format}, {text}, strides {strides}"
             rows.append(Fact(section, f"{memory.bind_id} {tensor.name if tensor else ''}".strip(), text))
     for memory in loadable.memory:
         held = ", ".join(c for c in memory.contents if c)

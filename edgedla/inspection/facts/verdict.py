@@ -14,10 +14,15 @@ def of_check(report: CheckReport) -> Tuple[Fact, ...]:
     totals, platform = report.totals, report.platform
     where = f"{platform.module.id}, TensorRT {platform.release.trt_text}, {report.precision}"
     share = f"{totals.share_macs_dla:.2%}" if totals.macs else None
-    rows = scalars(f"Verdict on {where}", [
-        ("layers on the DLA", totals.layers_dla), ("layers off the DLA", totals.layers_gpu), ("MACs on the DLA", share),
-        ("loadables", totals.regions),
-    ])  # fmt: skip
+    rows = scalars(
+        f"Verdict on {where}",
+        [
+            ("layers on the DLA", totals.layers_dla),
+            ("layers off the DLA", totals.layers_gpu),
+            ("MACs on the DLA", share),
+            ("loadables", totals.regions),
+        ],
+    )
     for layer in report.layers:
         if layer.placed is Placed.DLA:
             answer = "DLA"

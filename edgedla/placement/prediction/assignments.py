@@ -69,17 +69,11 @@ def devices_of_model(
             device = problem.cores[0] if problem.cores else GPU
         if device not in problem.devices:
             raise UsageError(
-                f"{name!r} cannot be used here",
-                where="devices",
-                allowed=", ".join((*problem.devices, ALLOWED.split(", ", 3)[3])),
+                f"{name!r} cannot be used here", where="devices", allowed=", ".join((*problem.devices, ALLOWED.split(", ", 3)[3]))
             )
         return (name if name == "tensorrt" else device), _filled(problem, m, device)
     if isinstance(assignment, Mapping) or (isinstance(assignment, str) and not _is_file(assignment)):
-        pins = (
-            tuple(assignment.items())
-            if isinstance(assignment, Mapping)
-            else parse_pins((str(assignment),), where="devices")
-        )
+        pins = tuple(assignment.items()) if isinstance(assignment, Mapping) else parse_pins((str(assignment),), where="devices")
         return "pins", _pinned(problem, m, model, [(n, d.upper()) for n, d in pins], use_unknown)
     placement = opened(assignment)
     assert isinstance(placement, Placement)
@@ -94,9 +88,7 @@ def _filled(problem: Problem, m: int, device: str) -> Tuple[str, ...]:
     return tuple(settled[i] for i in sorted(items_of_model))
 
 
-def _pinned(
-    problem: Problem, m: int, model: Model, pins: Sequence[Tuple[str, str]], use_unknown: bool
-) -> Tuple[str, ...]:
+def _pinned(problem: Problem, m: int, model: Model, pins: Sequence[Tuple[str, str]], use_unknown: bool) -> Tuple[str, ...]:
     resolved_pins = resolve_pins(model.graph, pins, where="devices")
     exact = pins_by_name(model.graph, pins)
     settled = check_pins(

@@ -17,11 +17,7 @@ class LoadableTime(NamedTuple):
     moving_us: float
 
     def to_dict(self) -> Dict[str, Any]:
-        return {
-            "layers": list(self.layers),
-            "working_us": round(self.working_us, 3),
-            "moving_us": round(self.moving_us, 3),
-        }
+        return {"layers": list(self.layers), "working_us": round(self.working_us, 3), "moving_us": round(self.moving_us, 3)}
 
 
 class Breakdown(NamedTuple):
@@ -97,11 +93,5 @@ def breakdown(problem: Problem, evaluation: Evaluation, model: int = 0) -> Break
         working = sum(problem.items[i].time_us(r.core) for i in r.items)
         loadables.append(LoadableTime(layers, working, moving[n]))
     return Breakdown(
-        by_kind[True],
-        by_kind[False],
-        sum(moving) + elsewhere,
-        layer_us,
-        tuple(loadables),
-        crossings,
-        by_kind[True] + reformats,
+        by_kind[True], by_kind[False], sum(moving) + elsewhere, layer_us, tuple(loadables), crossings, by_kind[True] + reformats
     )

@@ -61,9 +61,7 @@ def alive_bytes(graph: LayerGraph, layers: Sequence[int], precision: str, packed
     return int(most), int(sum(border.values()))
 
 
-def loadable_memory(
-    graph: LayerGraph, layers: Sequence[int], precision: str, limits: Limits, sram: int
-) -> LoadableMemory:
+def loadable_memory(graph: LayerGraph, layers: Sequence[int], precision: str, limits: Limits, sram: int) -> LoadableMemory:
     """Memory of one loadable by pool, and the limits that it exceeds."""
     weights = weight_bytes(graph, layers, precision)
     intermediate, io = alive_bytes(graph, layers, precision, packed=True)

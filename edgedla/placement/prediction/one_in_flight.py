@@ -6,16 +6,7 @@ from typing import Sequence, Tuple
 
 from edgedla.costs.cost import Cost
 from edgedla.costs.model import CostModel
-from edgedla.placement.prediction.streams import (
-    GPU_SWITCH_US,
-    Beside,
-    Lane,
-    Pace,
-    beside,
-    by_kernels,
-    lanes_of,
-    side_by_side,
-)
+from edgedla.placement.prediction.streams import GPU_SWITCH_US, Beside, Lane, Pace, beside, by_kernels, lanes_of, side_by_side
 from edgedla.placement.problem.evaluate import Evaluation
 from edgedla.placement.problem.problem import Problem
 

@@ -16,13 +16,7 @@ from edgedla.errors import UsageError
 from edgedla.graph.named import require_borders
 from edgedla.placement.prediction.assignments import SAID_BY_LAYER, Assignment, devices_of_model, each_model, opened
 from edgedla.placement.prediction.breakdown import breakdown
-from edgedla.placement.prediction.memory import (
-    DEFAULT_SRAM_BYTES,
-    MEMORY_SPREAD,
-    alive_bytes,
-    loadable_memory,
-    weight_bytes,
-)
+from edgedla.placement.prediction.memory import DEFAULT_SRAM_BYTES, MEMORY_SPREAD, alive_bytes, loadable_memory, weight_bytes
 from edgedla.placement.prediction.prediction import PredictedLoadable, PredictedStream, Prediction
 from edgedla.placement.prediction.streams import Beside, Lane, beside, lanes_of, side_by_side
 from edgedla.placement.problem.doubts import doubts
@@ -100,9 +94,7 @@ def predict(
     allowed = DEVICES[: 1 + cores]
     inputs = read_models(several, platform, asked, (), allowed, use_unknown, shapes, batch, None)
     precision = built_precision((x.type for m in inputs for x in m.graph.layers), platform, asked)
-    costs = CostModel.load(
-        platform, precision, power_mode, clocks=clocks, clocks_locked=clocks_locked, sparsity=sparsity
-    )
+    costs = CostModel.load(platform, precision, power_mode, clocks=clocks, clocks_locked=clocks_locked, sparsity=sparsity)
     costs = with_measurements(costs, profile, [m.graph for m in inputs], layer_info)
     predictor = Predictor(inputs, costs, platform, use_unknown=use_unknown, borders=borders)
     concurrent = len(inputs) > 1 if concurrent is None else concurrent
@@ -129,10 +121,7 @@ class Predictor:
         self.problem = problem_on(self.models, costs, platform, None, use_unknown, borders)
 
     def predict(
-        self,
-        devices: Union[Assignment, Sequence[Assignment]] = "tensorrt",
-        concurrent: bool = False,
-        one_process: bool = False,
+        self, devices: Union[Assignment, Sequence[Assignment]] = "tensorrt", concurrent: bool = False, one_process: bool = False
     ) -> Prediction:
         """The prediction of one assignment, in the forms that `predict` takes."""
         names: List[str] = []

@@ -48,12 +48,7 @@ class PredictedLoadable:
     memory: LoadableMemory
 
     def to_dict(self) -> Dict[str, Any]:
-        return {
-            "core": self.core,
-            "layers": list(self.layers),
-            "cost": self.cost.to_dict(),
-            "memory": self.memory.to_dict(),
-        }
+        return {"core": self.core, "layers": list(self.layers), "cost": self.cost.to_dict(), "memory": self.memory.to_dict()}
 
 
 @dataclass(frozen=True)

@@ -150,9 +150,7 @@ def beside(lanes: Sequence[Lane], contention: object, chip: str, one_process: bo
     return Beside(paces, side_by_side(lanes, contention, GPU_SWITCH_US, True))
 
 
-def side_by_side(
-    lanes: Sequence[Lane], contention: object, switch_us: float = 0.0, kernels: bool = False
-) -> Tuple[Pace, ...]:
+def side_by_side(lanes: Sequence[Lane], contention: object, switch_us: float = 0.0, kernels: bool = False) -> Tuple[Pace, ...]:
     """The paces of streams that run side by side.
 
     Args:
@@ -192,9 +190,7 @@ def side_by_side(
         # With a shorter step a small change proves less.
         if moved < SETTLED * step / STEP:
             break
-    return tuple(
-        Pace(frame[k], _busy(_stretched(k, lanes, frame, contention), frame[k]), waiting[k]) for k in range(len(lanes))
-    )
+    return tuple(Pace(frame[k], _busy(_stretched(k, lanes, frame, contention), frame[k]), waiting[k]) for k in range(len(lanes)))
 
 
 def _shared(lanes: Sequence[Lane]) -> Tuple[str, ...]:
@@ -204,10 +200,7 @@ def _shared(lanes: Sequence[Lane]) -> Tuple[str, ...]:
 
 
 def _gpu_shared(
-    k: int,
-    slowed: Sequence[Sequence[Tuple[str, float]]],
-    frame: Sequence[float],
-    waiting: Sequence[Mapping[str, float]],
+    k: int, slowed: Sequence[Sequence[Tuple[str, float]]], frame: Sequence[float], waiting: Sequence[Mapping[str, float]]
 ) -> float:
     """Time that one frame of stream k loses to the kernels of other streams, which take turns with its own."""
     # A stream is on the GPU while it works there and while it waits there.

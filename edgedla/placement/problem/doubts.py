@@ -52,9 +52,7 @@ def _clocks(evaluation: Evaluation, m: int, costs: Prices) -> List[str]:
     cores = sorted({r.core for r in evaluation.regions if r.model == m and costs.clock_is_doubtful(r.core)})
     if not cores:
         return []
-    return [
-        f"the clock of {' and '.join(cores)} in this mode from the cost of FP16 layers (±{LOWER_CLOCK_SPREAD:.0%} for it)"
-    ]
+    return [f"the clock of {' and '.join(cores)} in this mode from the cost of FP16 layers (±{LOWER_CLOCK_SPREAD:.0%} for it)"]
 
 
 def _tables(problem: Problem, evaluation: Evaluation, m: int, model: Model) -> List[str]:
@@ -75,7 +73,9 @@ def _tables(problem: Problem, evaluation: Evaluation, m: int, model: Model) -> L
 def _longer(model: Model, choice: Choice) -> str:
     times = sorted(((choice.then, "then_branch"), (choice.otherwise, "else_branch")), key=lambda t: -t[0])
     longer, shorter = (f"{name}, {time_us:.3g} us on the GPU" for time_us, name in times)
-    return f"{model.graph.name}: a frame runs one branch of If {choice.node!r}; predicted is the longer one ({longer}; {shorter})."
+    return (
+        f"{model.graph.name}: a frame runs one branch of If {choice.node!r}; predicted is the longer one ({longer}; {shorter})."
+    )
 
 
 def _loops(model: Model) -> List[str]:

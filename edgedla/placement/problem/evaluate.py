@@ -68,9 +68,7 @@ class Evaluation:
     def load(self, problem: Problem, device: str) -> Cost:
         """Work on a device per period: `rates[m]` frames of every model m, slowed down by the other engines in use."""
         factor = problem.factor(self.engines, device)
-        parts = [
-            self.loads[m, device].scaled(rate) for m, rate in enumerate(problem.rates) if (m, device) in self.loads
-        ]
+        parts = [self.loads[m, device].scaled(rate) for m, rate in enumerate(problem.rates) if (m, device) in self.loads]
         # An idle device has the basis of the costs that keep the work elsewhere.
         cost = total(parts) if parts else Cost(basis=weakest(c.basis for c in self.loads.values()))
         return Cost(cost.latency_us * factor, cost.energy_mj, cost.basis, cost.spread, cost.energy_spread)
@@ -106,9 +104,7 @@ def evaluate(problem: Problem, assignment: Sequence[str]) -> Evaluation:
     for crossing in crossings:
         loads[problem.flows[crossing.flow].model, crossing.engine].append(crossing.cost)
     separations = tuple(
-        (i, devices[link.consumer])
-        for i, link in enumerate(problem.links)
-        if devices[link.producer] != devices[link.consumer]
+        (i, devices[link.consumer]) for i, link in enumerate(problem.links) if devices[link.producer] != devices[link.consumer]
     )
     for i, device in separations:
         link = problem.links[i]

@@ -60,8 +60,10 @@ def require_loadables(platform: Platform, per_core: int, models: int = 1) -> Non
     if cap and per_core > cap:
         raise UsageError(
             f"TensorRT {platform.release.trt_text} takes {cap} loadables on one DLA core, not {per_core}",
-            where="loadables_per_core", allowed=f"1 to {cap}", hint=f"`edgedla explain {rule}` shows the sources",
-        )  # fmt: skip
+            where="loadables_per_core",
+            allowed=f"1 to {cap}",
+            hint=f"`edgedla explain {rule}` shows the sources",
+        )
 
 
 def problem_of(
@@ -202,13 +204,7 @@ def _repeated(flow: Flow, layers_of: Mapping[int, Sequence[int]], graph: LayerGr
 
 
 def _flows(
-    graph: LayerGraph,
-    m: int,
-    units: UnitGraph,
-    item_of: Mapping[int, int],
-    costs: CostModel,
-    any_core: bool,
-    borders: Borders,
+    graph: LayerGraph, m: int, units: UnitGraph, item_of: Mapping[int, int], costs: CostModel, any_core: bool, borders: Borders
 ) -> List[Flow]:
     readers: Dict[Tuple[Optional[int], str], List[int]] = {}
     for u, unit in enumerate(units.units):
@@ -304,9 +300,7 @@ def _tensor(graph: LayerGraph, name: str) -> Tensor:
     return graph.tensors[outer]
 
 
-def _slowdown(
-    items: Sequence[Item], devices: Tuple[str, ...], costs: CostModel
-) -> Mapping[FrozenSet[str], Mapping[str, float]]:
+def _slowdown(items: Sequence[Item], devices: Tuple[str, ...], costs: CostModel) -> Mapping[FrozenSet[str], Mapping[str, float]]:
     """Slowdown factors by set of engines; each engine moves the mean traffic of the items that it may run.
 
     factor = 1 + transfers' share of its time * (CostModel.transfer_factor - 1): arithmetic is not slowed down. Traffic in

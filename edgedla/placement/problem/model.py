@@ -55,9 +55,7 @@ def legal_units(model: Model, units: UnitGraph, use_unknown: bool) -> List[bool]
 def thrown_out(model: Model, units: UnitGraph, use_unknown: bool) -> Dict[int, str]:
     """Unit -> message, for units that TensorRT would put on the DLA and its second look removes."""
     accepted = {Support.DLA, Support.UNKNOWN} if use_unknown else {Support.DLA}
-    devices = unit_devices(
-        units, [v.support in accepted and model.pins.get(i) != GPU for i, v in enumerate(model.verdicts)]
-    )
+    devices = unit_devices(units, [v.support in accepted and model.pins.get(i) != GPU for i, v in enumerate(model.verdicts)])
     return failing_units(units, devices, {v.index: v.validation[0].message for v in model.verdicts if v.validation})
 
 

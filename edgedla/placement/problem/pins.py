@@ -44,9 +44,7 @@ def parse_pins(texts: Iterable[str], where: str = OPTION) -> Tuple[Tuple[str, st
     return tuple(parsed)
 
 
-def resolve_pins(
-    graph: LayerGraph, pins: Sequence[Tuple[str, str]], strict: bool = True, where: str = OPTION
-) -> Dict[int, str]:
+def resolve_pins(graph: LayerGraph, pins: Sequence[Tuple[str, str]], strict: bool = True, where: str = OPTION) -> Dict[int, str]:
     """Device by layer index. An exact name wins over a pattern, a longer pattern over a shorter one, the later over
     the earlier.
 
@@ -122,9 +120,10 @@ def check_pins(
         if len(set(chosen.values())) > 1:
             pins_text = ", ".join(f"{model.graph.layers[i].name}:{p}" for i, p in sorted(chosen.items()))
             raise UsageError(
-                f"TensorRT fuses these layers into one, so they share a device: {pins_text}", where=where,
+                f"TensorRT fuses these layers into one, so they share a device: {pins_text}",
+                where=where,
                 hint="pin all of them to one device, or only one of them",
-            )  # fmt: skip
+            )
         layer, device = next(iter(sorted(chosen.items())))
         name = model.graph.layers[layer].name
         if device != GPU and not is_legal:

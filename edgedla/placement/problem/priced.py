@@ -58,10 +58,11 @@ def require_sizes(graph: LayerGraph) -> None:
     of_the_data = data_sizes_text(graph)
     if of_the_data:
         raise ModelError(
-            of_the_data, where=graph.name,
+            of_the_data,
+            where=graph.name,
             hint="end the model before the operator that makes it (NonMaxSuppression, NonZero, Loop, ...): `edgedla fix --only decoder-cut "
             "--change-outputs` cuts a detector's decoder off",
-        )  # fmt: skip
+        )
 
 
 def priced(graph: LayerGraph, costs: CostModel) -> Priced:

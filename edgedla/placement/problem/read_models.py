@@ -57,11 +57,7 @@ def read_models(
 
 
 def read_graph(
-    source: ModelSource,
-    platform: Platform,
-    shapes: Optional[Mapping[str, Sequence[int]]],
-    batch: Optional[int],
-    precision: str,
+    source: ModelSource, platform: Platform, shapes: Optional[Mapping[str, Sequence[int]]], batch: Optional[int], precision: str
 ) -> LayerGraph:
     """The graph of a source as a build takes it; a LayerGraph of the platform's parser is returned unchanged. A note names what trtexec
     makes of a file that was exported untrained."""

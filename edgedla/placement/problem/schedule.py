@@ -125,9 +125,7 @@ def _joined(parts: Sequence[Segment]) -> Tuple[Segment, ...]:
     return tuple(joined)
 
 
-def _order(
-    problem: Problem, members: Sequence[Tuple[int, ...]], node_of: Dict[int, int], assignment: Sequence[str]
-) -> List[int]:
+def _order(problem: Problem, members: Sequence[Tuple[int, ...]], node_of: Dict[int, int], assignment: Sequence[str]) -> List[int]:
     sources: List[Set[int]] = [set() for _ in members]
     readers: List[Set[int]] = [set() for _ in members]
     for i, node in node_of.items():

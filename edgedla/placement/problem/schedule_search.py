@@ -31,9 +31,7 @@ class ScheduleSearch:
         deadline: the first schedule is completed even after it.
     """
 
-    def __init__(
-        self, devices: Sequence[Sequence[str]], times_us: Sequence[Sequence[float]], deadline: Deadline = NEVER
-    ) -> None:
+    def __init__(self, devices: Sequence[Sequence[str]], times_us: Sequence[Sequence[float]], deadline: Deadline = NEVER) -> None:
         self.devices, self.times, self.deadline = devices, times_us, deadline
         #: By job, the time from each segment to the job's end.
         self.left = [[0.0] * (len(t) + 1) for t in times_us]

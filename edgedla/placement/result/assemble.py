@@ -67,9 +67,7 @@ def assemble(
         devices=problem.devices,
         limits=asdict(problem.limits),
         use_unknown=use_unknown,
-        models=tuple(
-            _model(m, model, problem, best, goal.objective, costs.precision) for m, model in enumerate(models)
-        ),
+        models=tuple(_model(m, model, problem, best, goal.objective, costs.precision) for m, model in enumerate(models)),
         figures=figures_of(problem, best, one_in_flight=one_in_flight),
         frame_latency_us=frame_us,
         baselines=(
@@ -117,9 +115,7 @@ def figures_of(
     )
 
 
-def _own_model(
-    models: Sequence[Model], problem: Problem, platform: Platform, costs: CostModel
-) -> Tuple[p.Baseline, ...]:
+def _own_model(models: Sequence[Model], problem: Problem, platform: Platform, costs: CostModel) -> Tuple[p.Baseline, ...]:
     """The user's own model on the GPU alone, where `fix` made the one that is placed; its spreads are those of this one there."""
     from edgedla.placement.worth.own_model import baselines_of
 
@@ -218,12 +214,17 @@ def _timeline(kind: str, schedule: Schedule, problem: Problem) -> p.Timeline:
         schedule.length_us,
         tuple(
             p.TimelineBar(
-                b.device, b.model, b.segment, b.start_us, b.end_us, b.frame,
+                b.device,
+                b.model,
+                b.segment,
+                b.start_us,
+                b.end_us,
+                b.frame,
                 tuple(sorted(x for i in b.items for x in problem.items[i].layers)),
             )
             for b in schedule.bars
         ),
-    )  # fmt: skip
+    )
 
 
 def _stopped(solution: Solution, items: int) -> Tuple[str, ...]:

@@ -175,15 +175,24 @@ def _placement(r: _Reader) -> p.Placement:
             timeline.get("length_us", float),
             tuple(
                 p.TimelineBar(
-                    b.word("device", DEVICES), b.number_of("model", len(r.data["models"])), b.get("segment", int), b.get("start_us", float),
-                    b.get("end_us", float), b.get("frame", int), b.list_of("layers", int),
+                    b.word("device", DEVICES),
+                    b.number_of("model", len(r.data["models"])),
+                    b.get("segment", int),
+                    b.get("start_us", float),
+                    b.get("end_us", float),
+                    b.get("frame", int),
+                    b.list_of("layers", int),
                 )
                 for b in timeline.each("bars")
             ),
         ),
         proof=p.Proof(
-            proof.get("solver", str), proof.get("value", float), proof.get("bound", float), proof.get("gap", float),
-            proof.get("optimal", bool), proof.get("timed_out", bool),
+            proof.get("solver", str),
+            proof.get("value", float),
+            proof.get("bound", float),
+            proof.get("gap", float),
+            proof.get("optimal", bool),
+            proof.get("timed_out", bool),
             # Documents of 0.1 do not have this.
             proof.get("one_core_per_model", bool) if "one_core_per_model" in proof.data else False,
         ),
@@ -193,7 +202,7 @@ def _placement(r: _Reader) -> p.Placement:
         in_flight=r.word("in_flight", IN_FLIGHT) if "in_flight" in r.data else "many",
         one_process=r.get("one_process", bool) if "one_process" in r.data else False,
         against_gpu=r.get("against_gpu", str) if "against_gpu" in r.data else "",
-    )  # fmt: skip
+    )
 
 
 def _numbers(r: _Reader, name: str) -> Tuple[float, ...]:
@@ -215,8 +224,14 @@ def _read_model(r: _Reader) -> p.PlacedModel:
         rate=r.get("rate", float),
         layers=tuple(
             p.PlacedLayer(
-                x.get("index", int), x.get("name", str), x.get("type", str), x.word("device", DEVICES),
-                x.get("region", int, optional=True), x.get("why", str), x.get("reason", str), x.costs("costs"),
+                x.get("index", int),
+                x.get("name", str),
+                x.get("type", str),
+                x.word("device", DEVICES),
+                x.get("region", int, optional=True),
+                x.get("why", str),
+                x.get("reason", str),
+                x.costs("costs"),
             )
             for x in r.each("layers")
         ),
@@ -236,7 +251,7 @@ def _read_model(r: _Reader) -> p.PlacedModel:
         inputs={name: i.list_of(name, int) for i in [r.of("inputs")] for name in i.data} if "inputs" in r.data else {},
         call=_device_cost(r.of("call")) if "call" in r.data else None,
         torn=tuple(_device_cost(x) for x in r.each("torn")) if "torn" in r.data else (),
-    )  # fmt: skip
+    )
 
 
 def _device_cost(r: _Reader) -> p.DeviceCost:

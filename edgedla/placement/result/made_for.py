@@ -21,11 +21,7 @@ class ResolvedPlatform(NamedTuple):
 
 
 def resolved_platform(
-    placement: Optional[Placement],
-    target: Optional[str],
-    jetpack: Optional[str],
-    trt: Optional[str],
-    precision: Optional[str],
+    placement: Optional[Placement], target: Optional[str], jetpack: Optional[str], trt: Optional[str], precision: Optional[str]
 ) -> ResolvedPlatform:
     """Module, release and precision to build or predict for: those that are named, else the placement's.
 
@@ -67,6 +63,4 @@ def departures(placement: Placement, platform: Platform, costs: CostModel) -> Tu
 def _clocks(costs: Dict[str, Any]) -> str:
     clocks = costs.get("clocks_mhz") or {}
     dla = ", ".join(f"{mhz:g}" for mhz in clocks.get("dla") or ())
-    return (
-        f"clocks of {clocks.get('gpu') or 0:g} (GPU), {dla or 'none'} (DLA) and {clocks.get('emc') or 0:g} MHz (memory)"
-    )
+    return f"clocks of {clocks.get('gpu') or 0:g} (GPU), {dla or 'none'} (DLA) and {clocks.get('emc') or 0:g} MHz (memory)"

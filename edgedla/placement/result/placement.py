@@ -245,8 +245,15 @@ class Placement(Report):
                 "kind": self.timeline.kind,
                 "length_us": _us(self.timeline.length_us),
                 "bars": [
-                    {"device": b.device, "model": b.model, "segment": b.segment, "start_us": _us(b.start_us),
-                     "end_us": _us(b.end_us), "frame": b.frame, "layers": list(b.layers)}
+                    {
+                        "device": b.device,
+                        "model": b.model,
+                        "segment": b.segment,
+                        "start_us": _us(b.start_us),
+                        "end_us": _us(b.end_us),
+                        "frame": b.frame,
+                        "layers": list(b.layers),
+                    }
                     for b in self.timeline.bars
                 ],
             },
@@ -260,7 +267,7 @@ class Placement(Report):
                 "one_core_per_model": self.proof.one_core_per_model,
             },
             "notes": list(self.notes),
-        }  # fmt: skip
+        }
 
     def to_json(self) -> str:
         """The document as text: the same bytes for the same input."""
@@ -279,8 +286,16 @@ def _model(model: PlacedModel) -> Dict[str, Any]:
         "inputs": {name: list(dims) for name, dims in model.inputs.items()},
         "latency": model.latency.to_dict(),
         "layers": [
-            {"index": x.index, "name": x.name, "type": x.type, "device": x.device, "region": x.region, "why": x.why,
-             "reason": x.reason, "costs": {k: c.to_dict() for k, c in sorted(x.costs.items())}}
+            {
+                "index": x.index,
+                "name": x.name,
+                "type": x.type,
+                "device": x.device,
+                "region": x.region,
+                "why": x.why,
+                "reason": x.reason,
+                "costs": {k: c.to_dict() for k, c in sorted(x.costs.items())},
+            }
             for x in model.layers
         ],
         "regions": [
@@ -293,7 +308,7 @@ def _model(model: PlacedModel) -> Dict[str, Any]:
         ],
         **({} if model.call is None else {"call": _device_cost(model.call)}),
         **({"torn": [_device_cost(x) for x in model.torn]} if model.torn else {}),
-    }  # fmt: skip
+    }
 
 
 def _device_cost(entry: DeviceCost) -> Dict[str, Any]:

@@ -89,10 +89,7 @@ def around(
             whole = loads[works, d, None] * factors[d]
             start = end[works]
             follows = device[works] == d
-            whole, start = (
-                np.where(follows, length[works], 0.0) + whole,
-                np.where(follows, start - length[works], start),
-            )
+            whole, start = (np.where(follows, length[works], 0.0) + whole, np.where(follows, start - length[works], start))
             end[works] = first_start(start, whole, busy[d]) + whole
             length[works], device[works] = whole, d
         way = _least_way(ways, end + dear, len(targets))

@@ -88,12 +88,7 @@ class Rounds:
     """
 
     def __init__(
-        self,
-        problem: Problem,
-        best: Best,
-        order: Sequence[Sequence[int]],
-        ways: Sequence[Sequence[Way]],
-        deadline: Deadline,
+        self, problem: Problem, best: Best, order: Sequence[Sequence[int]], ways: Sequence[Sequence[Way]], deadline: Deadline
     ) -> None:
         self.problem, self.best, self.order, self._ways = problem, best, order, ways
         #: When the running search ends. Schedules use the full deadline: they are cached, so none may be cut short here.

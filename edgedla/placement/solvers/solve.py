@@ -109,9 +109,7 @@ def _all_tried(problem: Problem, goal: Goal, start: List[Tuple[str, ...]]) -> So
     return Solution(best.evaluation, best.value, best.value, "all", 0, watch.seconds, False)
 
 
-def _continued(
-    problem: Problem, goal: Goal, found: Solution, until: Deadline, gap: float, value_of: Optional[Value]
-) -> Solution:
+def _continued(problem: Problem, goal: Goal, found: Solution, until: Deadline, gap: float, value_of: Optional[Value]) -> Solution:
     """HiGHS's answer, begun with what a search has found, and the better bound of both."""
     start = [] if found.best is None else [found.best.assignment]
     solution = solve_program(problem, goal, start, until, gap, value_of)
@@ -132,9 +130,7 @@ def _best_start(
     timed_out = best.offer_all(start, deadline)
     # Without mutual slowdown, all engines together are at least as fast as any subset, so this bounds every subset.
     bound, _ = floor_on(replace(problem, slowdown={}), goal, problem.devices)
-    return Solution(
-        best.evaluation, best.value, min(bound, best.value), "none", 0, watch.seconds, timed_out, too_large=True
-    )
+    return Solution(best.evaluation, best.value, min(bound, best.value), "none", 0, watch.seconds, timed_out, too_large=True)
 
 
 def first_core_first(problem: Problem, goal: Goal, answer: Solution, value_of: Optional[Value] = None) -> Solution:

@@ -136,9 +136,7 @@ def costs_of(graph: LayerGraph, platform: Platform, precision: str, options: Giv
     return with_measurements(costs, options.profile, [graph], options.layer_info)
 
 
-def worth_of(
-    graph: LayerGraph, platform: Platform, verdicts: Sequence[Verdict], costs: CostModel, both: bool = False
-) -> Worth:
+def worth_of(graph: LayerGraph, platform: Platform, verdicts: Sequence[Verdict], costs: CostModel, both: bool = False) -> Worth:
     """All ways at the precision of `costs`, and the ways "gpu" and "tensorrt" at the other one; all of these too with `both`, on a module
     whose DLA is made for both.
 
@@ -154,10 +152,7 @@ def worth_of(
         other = "fp16" if costs.precision == "int8" else "int8"
         beside = Worthiness(graph, platform, load_rules().check(graph, platform, other), costs.at(other))
         # An FP16 search where the DLA is made for INT8 would answer what nobody asked, in as much time as the whole check.
-        ways += [
-            *(beside.way(name) for name in names),
-            *(beside.best() if both and platform.module.dla_version == 1 else ()),
-        ]
+        ways += [*(beside.way(name) for name in names), *(beside.best() if both and platform.module.dla_version == 1 else ())]
     return Worth(
         costs.precision,
         tuple(ways),

@@ -181,12 +181,7 @@ class Headline(NamedTuple):
         return next((axis for axis in self.axes if axis.name == name), None)
 
     def to_dict(self) -> Dict[str, Any]:
-        return {
-            "precision": self.precision,
-            "word": self.word,
-            "text": self.text,
-            "axes": [axis.to_dict() for axis in self.axes],
-        }
+        return {"precision": self.precision, "word": self.word, "text": self.text, "axes": [axis.to_dict() for axis in self.axes]}
 
 
 def axes(worth: Ways, precision: str = "") -> Tuple[Axis, ...]:

@@ -48,15 +48,11 @@ def baselines_of(graph: LayerGraph, platform: Platform, costs: CostModel) -> Tup
     except (AttributeError, KeyError, RecursionError, TypeError, ValueError):
         # Anyone may write metadata of this name.
         return ()
-    sound = all(
-        r.precision in PRECISIONS and all(math.isfinite(x) and x > 0 for x in (r.latency_us, r.energy_mj)) for r in rows
-    )
+    sound = all(r.precision in PRECISIONS and all(math.isfinite(x) and x > 0 for x in (r.latency_us, r.energy_mj)) for r in rows)
     return tuple(rows) if sound else ()
 
 
-def against_gpu(
-    models: Sequence[Model], problem: Problem, evaluation: Evaluation, platform: Platform, costs: CostModel
-) -> str:
+def against_gpu(models: Sequence[Model], problem: Problem, evaluation: Evaluation, platform: Platform, costs: CostModel) -> str:
     """`against the GPU alone: 1.4 times faster per frame, 63 % less energy, ...`; against the user's own model where `fix` made this one.
     "" for several models, where nothing is on the DLA, or where the GPU may not be used."""
     if len(models) > 1 or not evaluation.regions or GPU not in problem.devices:

@@ -27,9 +27,7 @@ def on_device(problem: Problem, device: str) -> Evaluation:
     return evaluate(problem, after_cap(problem, greedy(problem, (device,))))
 
 
-def way_of(
-    name: str, graph: LayerGraph, precision: str, problem: Problem, evaluation: Evaluation, alone: Evaluation
-) -> Way:
+def way_of(name: str, graph: LayerGraph, precision: str, problem: Problem, evaluation: Evaluation, alone: Evaluation) -> Way:
     return Way(
         name,
         precision,
@@ -74,9 +72,7 @@ def _spreads(problem: Problem, evaluation: Evaluation, alone: Evaluation) -> Spr
     loads = {d: evaluation.load(problem, d) for d in problem.devices}
     busiest = max(cost.latency_us for cost in loads.values())
     frames = [
-        _of_ratio(cost, shared if d == GPU else Cost(), gpu)
-        for d, cost in loads.items()
-        if cost.latency_us >= BUSY * busiest
+        _of_ratio(cost, shared if d == GPU else Cost(), gpu) for d, cost in loads.items() if cost.latency_us >= BUSY * busiest
     ]
     return Spreads(
         _of_ratio(own, shared, gpu, widening),

@@ -22,12 +22,7 @@ MIN_OPSET = 13
 
 
 def with_qdq(
-    model: Any,
-    absmax: Mapping[str, float],
-    fp16_nodes: Collection[str] = (),
-    *,
-    half: bool = False,
-    unsigned: bool = False,
+    model: Any, absmax: Mapping[str, float], fp16_nodes: Collection[str] = (), *, half: bool = False, unsigned: bool = False
 ) -> Any:
     """A copy of an onnx.ModelProto with a symmetric INT8 Q/DQ pair on every tensor that has a range.
 
@@ -55,9 +50,7 @@ def with_qdq(
 
 
 class _Inserter:
-    def __init__(
-        self, model: Any, absmax: Mapping[str, float], fp16: Collection[str], half: bool, unsigned: bool
-    ) -> None:
+    def __init__(self, model: Any, absmax: Mapping[str, float], fp16: Collection[str], half: bool, unsigned: bool) -> None:
         self.kind, self.real = (HALF, np.float16) if half else (FLOAT, np.float32)
         self.middle = np.asarray(128, np.uint8) if unsigned else np.zeros((), np.int8)
         self.model, self.graph, self.absmax, self.fp16 = model, model.graph, absmax, fp16

@@ -61,9 +61,11 @@ def _tensor_of(entry: Any) -> Optional[Any]:
     if entry.name == "value":
         return entry.t
     numbers = {
-        "value_float": (entry.f, np.float32), "value_floats": (list(entry.floats), np.float32),
-        "value_int": (entry.i, np.int64), "value_ints": (list(entry.ints), np.int64),
-    }.get(entry.name)  # fmt: skip
+        "value_float": (entry.f, np.float32),
+        "value_floats": (list(entry.floats), np.float32),
+        "value_int": (entry.i, np.int64),
+        "value_ints": (list(entry.ints), np.int64),
+    }.get(entry.name)
     return None if numbers is None else numpy_helper.from_array(np.asarray(*numbers))
 
 
@@ -89,9 +91,7 @@ def read_quantizer(
         raise ModelError("the scale is not a constant", where=where, hint="export with folded constants")
     scales = numpy_helper.to_array(constants[node.input[1]]).astype(np.float32).reshape(-1)
     if not scales.size or not np.isfinite(scales).all() or (scales <= 0).any():
-        raise ModelError(
-            "a scale is not a positive number", where=where, hint="calibrate the model again, and export it"
-        )
+        raise ModelError("a scale is not a positive number", where=where, hint="calibrate the model again, and export it")
     # Without a zero point the default type is UINT8 (ONNX, QuantizeLinear).
     kind, nonzero = TensorProto.UINT8 if weights is None else weights, False
     if len(node.input) > 2 and node.input[2]:
@@ -101,19 +101,12 @@ def read_quantizer(
         kind, nonzero = zero.data_type, bool(numpy_helper.to_array(zero).any())
     if kind not in (TensorProto.INT8, TensorProto.INT32):
         raise ModelError(
-            f"quantised to {ONNX_TYPE_NAMES.get(kind, kind)}",
-            where=where,
-            allowed="INT8 with zero point 0",
-            hint=SYMMETRIC,
+            f"quantised to {ONNX_TYPE_NAMES.get(kind, kind)}", where=where, allowed="INT8 with zero point 0", hint=SYMMETRIC
         )
     if nonzero:
         raise ModelError("it has a zero point other than 0", where=where, allowed="symmetric INT8", hint=SYMMETRIC)
     quantizer = Quantizer(scales, next((int(a.i) for a in node.attribute if a.name == "axis"), 1))
-    if (
-        shape is not None
-        and not quantizer.per_tensor
-        and (not shape or shape[quantizer.axis % len(shape)] != scales.size)
-    ):
+    if shape is not None and not quantizer.per_tensor and (not shape or shape[quantizer.axis % len(shape)] != scales.size):
         raise ModelError(
             f"{scales.size} scales for a constant of shape {shape}",
             where=where,

@@ -13,15 +13,7 @@ from edgedla.errors import ModelError
 from edgedla.importers.model_file.value_names import last_name
 from edgedla.quantization.calibration_cache import INT8_MAX
 from edgedla.quantization.qdq.fold import drop_unread, fold_scales
-from edgedla.quantization.qdq.nodes import (
-    METADATA,
-    Quantizer,
-    constants_of,
-    is_dequantize,
-    is_quantize,
-    label,
-    read_quantizer,
-)
+from edgedla.quantization.qdq.nodes import METADATA, Quantizer, constants_of, is_dequantize, is_quantize, label, read_quantizer
 from edgedla.quantization.qdq.unscaled import fp16_nodes, inner_ranges
 from edgedla.quantization.weights import channel_axis, per_channel_absmax
 
@@ -72,9 +64,14 @@ def strip_qdq(model: Any) -> Stripped:
     work = _Stripper(changed)
     work.run()
     return Stripped(
-        changed, work.absmax, fp16_nodes(changed, work.absmax), work.pairs, len(work.weight_scales), inner_ranges(changed, work.absmax),
+        changed,
+        work.absmax,
+        fp16_nodes(changed, work.absmax),
+        work.pairs,
+        len(work.weight_scales),
+        inner_ranges(changed, work.absmax),
         work.rounded_anew,
-    )  # fmt: skip
+    )
 
 
 class _Stripper:
@@ -115,15 +112,15 @@ class _Stripper:
         readers = self.readers.get(node.output[0], [])
         if node.output[0] in self.outputs:
             raise ModelError(
-                "its INT8 result is an output of the network", where=label(node), allowed="Q/DQ pairs",
-                hint="remove it, so that the output is FP32; `edgedla build --output-formats int8:chw32` makes INT8 of it. 127 times its "
-                "scale is a range for the calibration cache",
-            )  # fmt: skip
-        if not readers or not all(is_dequantize(r) for r, _ in readers):
-            raise ModelError(
-                "its INT8 result is read by something other than DequantizeLinear",
+                "its INT8 result is an output of the network",
                 where=label(node),
                 allowed="Q/DQ pairs",
+                hint="remove it, so that the output is FP32; `edgedla build --output-formats int8:chw32` makes INT8 of it. 127 times its "
+                "scale is a range for the calibration cache",
+            )
+        if not readers or not all(is_dequantize(r) for r, _ in readers):
+            raise ModelError(
+                "its INT8 result is read by something other than DequantizeLinear", where=label(node), allowed="Q/DQ pairs"
             )
 
     def _take(self, node: Any) -> None:
@@ -139,27 +136,26 @@ class _Stripper:
             self._stored_weight(node, source)
         elif source in {i.name for i in self.graph.input}:
             raise ModelError(
-                f"it reads the network's integer input {source!r}", where=label(node), allowed="Q/DQ pairs",
+                f"it reads the network's integer input {source!r}",
+                where=label(node),
+                allowed="Q/DQ pairs",
                 hint="remove it, so that the input is FP32; `edgedla build --input-formats int8:chw32` takes INT8 there. 127 times its "
                 "scale is a range for the calibration cache",
-            )  # fmt: skip
+            )
         else:
             raise ModelError(
-                "it reads an INT8 tensor that no QuantizeLinear made", where=label(node),
+                "it reads an INT8 tensor that no QuantizeLinear made",
+                where=label(node),
                 hint="export Q/DQ pairs around float operators (QDQ format), no integer operators",
-            )  # fmt: skip
+            )
 
     def _activation(self, node: Any, producer: Any, inner: str) -> None:
         scale = read_quantizer(producer, self.constants)
         back = read_quantizer(node, self.constants)
         if not scale.per_tensor or not back.per_tensor:
-            raise ModelError(
-                "an activation has a scale per channel", where=label(producer), allowed="one scale per tensor"
-            )
+            raise ModelError("an activation has a scale per channel", where=label(producer), allowed="one scale per tensor")
         if scale.scales[0] != back.scales[0]:
-            raise ModelError(
-                "Q and DQ have different scales", where=label(node), allowed="one scale for both of a pair"
-            )
+            raise ModelError("Q and DQ have different scales", where=label(node), allowed="one scale for both of a pair")
         tensor = last_name(self.renamed, inner)
         if tensor in self.scale_of and self.scale_of[tensor] != scale.scales[0]:
             raise ModelError(
@@ -228,9 +224,7 @@ class _Stripper:
                 hint="quantise with per_channel=True: TensorRT takes absmax / 127 of every channel",
             )
         if not quantizer.per_tensor and (quantizer.axis % len(shape) != axis or quantizer.scales.size != shape[axis]):
-            raise ModelError(
-                f"the weights have a scale along axis {quantizer.axis}", where=label(node), allowed=f"axis {axis}"
-            )
+            raise ModelError(f"the weights have a scale along axis {quantizer.axis}", where=label(node), allowed=f"axis {axis}")
         return axis
 
     def _constant(self, name: str, values: np.ndarray) -> None:

@@ -41,9 +41,7 @@ class Outcomes:
         units: the units of the unchanged network.
     """
 
-    def __init__(
-        self, graph: LayerGraph, units: UnitGraph, verdicts: Sequence[Verdict], limit: int, precision: str
-    ) -> None:
+    def __init__(self, graph: LayerGraph, units: UnitGraph, verdicts: Sequence[Verdict], limit: int, precision: str) -> None:
         self.graph, self.units, self.verdicts = graph, units, verdicts
         self.needs = needs_of(verdicts)
         self.limit, self.precision = limit, precision

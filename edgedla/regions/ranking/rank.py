@@ -78,9 +78,7 @@ def in_order(
         step = frozenset(change.fixes)
         indices = _addressed(needs, step, applied)
         if indices:
-            ordered.append(
-                replace(change, layers=indices, **_figures(outcomes.of(applied), outcomes.of(applied | step)))
-            )
+            ordered.append(replace(change, layers=indices, **_figures(outcomes.of(applied), outcomes.of(applied | step))))
             applied |= step
     return tuple(ordered)
 

@@ -66,10 +66,7 @@ def removing(verdict: Verdict) -> Tuple[str, ...]:
 
 
 def changed(
-    graph: LayerGraph,
-    verdicts: Sequence[Verdict],
-    remedies: AbstractSet[str],
-    needs: Optional[Mapping[int, Needs]] = None,
+    graph: LayerGraph, verdicts: Sequence[Verdict], remedies: AbstractSet[str], needs: Optional[Mapping[int, Needs]] = None
 ) -> Tuple[LayerGraph, Tuple[Verdict, ...]]:
     """The network as if the remedies were applied: layers whose needs they meet run on the DLA, or are removed.
 

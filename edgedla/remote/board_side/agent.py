@@ -36,9 +36,15 @@ class Agent:
         self.wire, self.busy = wire, False
         self.incoming: Optional[store.Incoming] = None
         self.requests: Dict[str, Callable[[Message, bytes], None]] = {
-            "hello": self.hello, "have": self.have, "put": self.put, "start": self.start, "follow": self.follow,
-            "get": self.get, "jobs": self.jobs, "cancel": self.cancel,
-        }  # fmt: skip
+            "hello": self.hello,
+            "have": self.have,
+            "put": self.put,
+            "start": self.start,
+            "follow": self.follow,
+            "get": self.get,
+            "jobs": self.jobs,
+            "cancel": self.cancel,
+        }
 
     def serve(self) -> None:
         threading.Thread(target=self.beat, daemon=True).start()

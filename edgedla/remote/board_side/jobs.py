@@ -91,8 +91,7 @@ def _copy(entry: Dict[str, Any], target: str) -> None:
     if digest.hexdigest() != entry["sha256"]:
         os.unlink(source)
         raise Refused(
-            "the board's copy of {} was damaged and is removed".format(entry["path"]),
-            "try again; its card may be failing",
+            "the board's copy of {} was damaged and is removed".format(entry["path"]), "try again; its card may be failing"
         )
 
 

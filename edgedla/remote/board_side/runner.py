@@ -171,11 +171,7 @@ def outputs_of(base: str) -> List[Dict[str, Any]]:
         for name in sorted(files):
             path = os.path.join(parent, name)
             # edgedla's own files: a build's lock, and what a killed process left beside a result.
-            if (
-                name == ".lock"
-                or (name[0] == "." and name.endswith(".part"))
-                or not stat.S_ISREG(os.lstat(path).st_mode)
-            ):
+            if name == ".lock" or (name[0] == "." and name.endswith(".part")) or not stat.S_ISREG(os.lstat(path).st_mode):
                 continue
             if len(outputs) == MAX_OUTPUTS:
                 return outputs

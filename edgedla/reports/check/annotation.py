@@ -13,18 +13,18 @@ from edgedla.reports.page.numbers import milliseconds
 from edgedla.rules.verdict import Support
 
 #: Where a node ends, as its entry says it.
-_DEVICE: Mapping[Placed, str] = {
-    Placed.DLA: "DLA",
-    Placed.GPU: "GPU",
-    Placed.FOLDED: "none: nothing is left of it at run time",
-}
+_DEVICE: Mapping[Placed, str] = {Placed.DLA: "DLA", Placed.GPU: "GPU", Placed.FOLDED: "none: nothing is left of it at run time"}
 
 
 def of_model(report: CheckReport) -> Dict[str, str]:
     """What the answers of the nodes are for."""
     module, release = report.platform.module, report.platform.release
-    return {"platform": f"{module.title}, TensorRT {release.trt_text}", "precision": report.precision, "mode": report.mode,
-            "rules": report.rules_version}  # fmt: skip
+    return {
+        "platform": f"{module.title}, TensorRT {release.trt_text}",
+        "precision": report.precision,
+        "mode": report.mode,
+        "rules": report.rules_version,
+    }
 
 
 def of_nodes(report: CheckReport, nodes: Sequence[Any], times: Optional[Mapping[int, Cost]]) -> List[Dict[str, str]]:

@@ -167,9 +167,7 @@ def _step(report: CheckReport, n: int) -> Dict[str, Any]:
         "layers": f"{change.layers_dla_after} of {change.layers_after}",
         "layers_gain": signed_count(change.layers_gained) if change.layers_gained else "no change",
         "macs": percent(_share(report, n)),
-        "macs_gain": f"{'+' if points > 0 else MINUS}{significant(abs(points))} points"
-        if abs(points) >= 0.05
-        else "no change",
+        "macs_gain": f"{'+' if points > 0 else MINUS}{significant(abs(points))} points" if abs(points) >= 0.05 else "no change",
         "loadables": f"{change.kept_after}, {over} over" if over else str(change.kept_after),
         "loadables_gain": signed_count(-change.regions_merged) if change.regions_merged else "no change",
         "time": None if after_us is None else milliseconds(after_us),
@@ -188,16 +186,10 @@ def _facts(report: CheckReport) -> List[Fact]:
     priced = gains.worth_of(report)
     if priced is not None and priced.ways:
         way = priced.ways[0]
-        facts.append(
-            Fact("Times", f"± {percent(way.cost.spread)} (one standard deviation), {priced.power_mode}", way.cost.basis)
-        )
-        facts.append(
-            Fact("Energy", f"± {percent(way.cost.energy_spread)}, above the board's idle power", way.cost.basis)
-        )
+        facts.append(Fact("Times", f"± {percent(way.cost.spread)} (one standard deviation), {priced.power_mode}", way.cost.basis))
+        facts.append(Fact("Energy", f"± {percent(way.cost.energy_spread)}, above the board's idle power", way.cost.basis))
         facts += [Fact("Clocks", note) for note in priced.notes]
     facts.append(Fact("Parser", f"TensorRT {report.parser}"))
     facts += [Fact("Note", note) for note in report.notes]
-    facts.append(
-        Fact("Model", f"SHA-256 {report.sha256}" if report.sha256 else "from memory", code=bool(report.sha256))
-    )
+    facts.append(Fact("Model", f"SHA-256 {report.sha256}" if report.sha256 else "from memory", code=bool(report.sha256)))
     return facts

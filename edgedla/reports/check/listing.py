@@ -75,9 +75,7 @@ def strict_lines(report: CheckReport, most: Optional[int] = None) -> Iterator[Li
     yield from (("", 2, clean(message)) for message in messages[:most])
     if most is not None and len(messages) > most:
         yield "dim", 2, f"and {len(messages) - most} more (--all)"
-    by_rule = [
-        [f for f in strict.findings if f.rule == rule] for rule in dict.fromkeys(f.rule for f in strict.findings)
-    ]
+    by_rule = [[f for f in strict.findings if f.rule == rule] for rule in dict.fromkeys(f.rule for f in strict.findings)]
     for finding, *others in by_rule if most is not None else [[f] for f in strict.findings]:
         alike = f" (and {len(others)} more like it)" if others else ""
         yield "", 2, f"{finding.rule} {finding.rule_name}: {clean(finding.message)}{alike}"

@@ -42,13 +42,9 @@ def to_sarif(reports: Sequence[CheckReport], view: CheckView) -> str:
     for result in results:
         result["ruleIndex"] = index[result["ruleId"]]
     run: Dict[str, Any] = {"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}
-    costed = {
-        path: worth for report, path in zip(reports, view.paths(reports)) for worth in [worth_of(report)] if worth
-    }
+    costed = {path: worth for report, path in zip(reports, view.paths(reports)) for worth in [worth_of(report)] if worth}
     if costed:
-        run["properties"] = {
-            "edgedla/worth": {_uri(path): worth.to_dict()["headlines"] for path, worth in costed.items()}
-        }
+        run["properties"] = {"edgedla/worth": {_uri(path): worth.to_dict()["headlines"] for path, worth in costed.items()}}
     if view.unchecked:
         # Without these, a reader would take an unchecked model for one without findings.
         notifications = [_notification(model) for model in view.unchecked]
@@ -101,24 +97,16 @@ def _results(report: CheckReport, uri: str) -> Iterator[Tuple[Dict[str, Any], st
     for region in report.regions:
         for finding in region.findings:
             level = {Effect.REJECT: refusal, Effect.UNKNOWN: "none"}.get(finding.effect, "note")
-            yield (
-                _result(report, uri, None, finding.rule, level, f"{region.name}: {finding.message}"),
-                finding.rule_name,
-            )
+            yield (_result(report, uri, None, finding.rule, level, f"{region.name}: {finding.message}"), finding.rule_name)
     if report.strict is not None and report.strict.passes is not True:
         level = "none" if report.strict.passes is None else "error"
         for finding in report.strict.findings:
             yield _result(report, uri, None, finding.rule, level, finding.message), finding.rule_name
         for message in report.strict.beside_findings:
-            yield (
-                _result(report, uri, None, f"{report.strict.mode}_build", level, message),
-                "build without GPU fallback",
-            )
+            yield (_result(report, uri, None, f"{report.strict.mode}_build", level, message), "build without GPU fallback")
 
 
-def _result(
-    report: CheckReport, uri: str, layer: Optional[LayerReport], rule: str, level: str, message: str
-) -> Dict[str, Any]:
+def _result(report: CheckReport, uri: str, layer: Optional[LayerReport], rule: str, level: str, message: str) -> Dict[str, Any]:
     source = layer.source if layer is not None else None
     where = _where(uri)
     # If the exporter recorded the line of the model's own code, the result points there.

@@ -13,11 +13,7 @@ from edgedla.reports.words import made_by
 def nothing_to_change(report: CheckReport) -> str:
     """The sentence shown if no change is ranked although layers are refused."""
     gain = report.fix_gain
-    if (
-        gain is not None
-        and (gain.pays or gain.cut_us is not None or gain.rough_us is not None)
-        and report.with_fixes is None
-    ):
+    if gain is not None and (gain.pays or gain.cut_us is not None or gain.rough_us is not None) and report.with_fixes is None:
         return by_fix(report)
     if report.slower is not None:
         return "Nothing left to change: no remedy saves time."
@@ -70,7 +66,4 @@ def slower_changes(report: CheckReport) -> str:
         instead = f"hardly less, {instead}"
     known = [fix for fix in slower.fixes if made_by(report, fix)]
     by = f" `edgedla fix` makes {', '.join(known)} where that pays." if known else ""
-    return (
-        f"Not advised: {', '.join(slower.fixes)}. More layers on the DLA, but a frame takes {instead} "
-        f"(predicted).{by}"
-    )
+    return f"Not advised: {', '.join(slower.fixes)}. More layers on the DLA, but a frame takes {instead} " f"(predicted).{by}"

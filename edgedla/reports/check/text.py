@@ -76,17 +76,13 @@ def one_line(report: CheckReport) -> str:
         worth += f", {milliseconds(time.base)} on the GPU alone"
     elif gains.open_sizes(report):
         worth = "; only because sizes are open: fix them with --shapes"
-    return clean(
-        f"{report.model} on {report.platform.module.id}, {report.precision}: {summary.headline(report).text}{worth}"
-    )
+    return clean(f"{report.model} on {report.platform.module.id}, {report.precision}: {summary.headline(report).text}{worth}")
 
 
 def _one_screen(report: CheckReport, file: str) -> List[Line]:
     """The summary with as many groups of refusals as fit on one screen."""
     for groups in range(GROUPS, 0, -1):
-        lines = [
-            part for line in screen(report, file, groups) for part in ([line] if line[0] == "command" else folded(line))
-        ]
+        lines = [part for line in screen(report, file, groups) for part in ([line] if line[0] == "command" else folded(line))]
         # A command stays on one line, so that it can be copied; the terminal wraps it.
         if sum(max(1, -(-(line[1] + len(line[2])) // COLUMNS)) for line in lines) <= SCREEN_LINES:
             break

@@ -39,21 +39,22 @@ def to_html(deployment: Deployment, terminal: bool = False) -> str:
         rows=table,
         trials=[{**t.to_dict(), "tone": TONES[t.outcome]} for t in deployment.trials],
         proofs=proofs(deployment),
-        networks=[
-            ("Before", _cells(deployment.details["layers_before"])),
-            ("After", _cells(deployment.details["layers_after"])),
-        ],
+        networks=[("Before", _cells(deployment.details["layers_before"])), ("After", _cells(deployment.details["layers_after"]))],
         timeline=_timeline(deployment),
         errors=[
-            {"tensor": e["tensor"], "alone": _db(e["alone_db"]), "together": _db(e["accumulated_db"]),
-             "share": "-" if e["output_share"] is None else significant(e["output_share"])}
+            {
+                "tensor": e["tensor"],
+                "alone": _db(e["alone_db"]),
+                "together": _db(e["accumulated_db"]),
+                "share": "-" if e["output_share"] is None else significant(e["output_share"]),
+            }
             for e in deployment.details["errors"]
         ],
         fp16_layers=sorted(deployment.details["mixed_precision"]),
         commands=deployment.commands,
         repeats=repeats(deployment),
         facts=[Fact(name, text, badge, name.startswith("SHA")) for name, text, badge in basis(deployment)],
-    )  # fmt: skip
+    )
 
 
 def _db(value: Any) -> str:

@@ -37,6 +37,4 @@ def _lines(deployment: Deployment) -> Iterator[str]:
     yield f"\n### Repeat it\n\n{repeats(deployment)[0].upper()}{repeats(deployment)[1:]}.\n\n```sh"
     yield from deployment.commands
     yield "```\n\n### Basis\n"
-    yield from (
-        f"- {escape(name)}: {escape(text)}{f' ({badge})' if badge else ''}" for name, text, badge in basis(deployment)
-    )
+    yield from (f"- {escape(name)}: {escape(text)}{f' ({badge})' if badge else ''}" for name, text, badge in basis(deployment))

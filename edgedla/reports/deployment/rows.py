@@ -14,9 +14,7 @@ from edgedla.reports.words import percent
 from edgedla.text.printable import short
 
 #: Outcome of a trial -> tone of pages and terminals.
-TONES: Mapping[str, str] = {
-    "kept": "good", "undone": "mixed", "rejected": "bad", "skipped": "unknown", "failed": "bad",
-}  # fmt: skip
+TONES: Mapping[str, str] = {"kept": "good", "undone": "mixed", "rejected": "bad", "skipped": "unknown", "failed": "bad"}
 
 
 class Row(NamedTuple):
@@ -88,9 +86,7 @@ def gain(deployment: Deployment) -> str:
         "gpu-time": "of the GPU per frame",
     }.get(objective, "loadables")
     first, last = (_with_unit(objective, value) for value in (before, after))
-    return (
-        f"Predicted {first} {what} before, {last} after ({before / after:.2f} times better).{against_gpu(deployment)}"
-    )
+    return f"Predicted {first} {what} before, {last} after ({before / after:.2f} times better).{against_gpu(deployment)}"
 
 
 def against_gpu(deployment: Deployment) -> str:
@@ -99,7 +95,9 @@ def against_gpu(deployment: Deployment) -> str:
     if not alone:
         return ""
     precision, best_us = min(((p, figures["latency_us"]) for p, figures in alone.items()), key=lambda row: row[1])
-    return f" A frame is {beside(now, best_us)} with your model on the GPU alone ({milliseconds(best_us)} in {precision.upper()})."
+    return (
+        f" A frame is {beside(now, best_us)} with your model on the GPU alone ({milliseconds(best_us)} in {precision.upper()})."
+    )
 
 
 def worth(deployment: Deployment) -> List[Tuple[str, str, str]]:
@@ -128,10 +126,7 @@ def _measured(deployment: Deployment) -> List[Row]:
     before, after = deployment.measured["before"], deployment.measured["after"]
     times = milliseconds(before["latency_us"]), milliseconds(after["latency_us"])
     rates = significant(before["throughput_fps"]), significant(after["throughput_fps"])
-    return [
-        Row("Latency per frame", times[0], times[1], "measured"),
-        Row("Frames per second", rates[0], rates[1], "measured"),
-    ]
+    return [Row("Latency per frame", times[0], times[1], "measured"), Row("Frames per second", rates[0], rates[1], "measured")]
 
 
 def rows(deployment: Deployment) -> List[Row]:
@@ -157,7 +152,9 @@ def rows(deployment: Deployment) -> List[Row]:
         Row("Latency per frame", _us(first, a["build"]), _us(best, b["build"]), fitted),
         *on_dla,
         *(
-            Row(f"Your model on the GPU alone, {p.upper()}", f"{milliseconds(x['latency_us'])} ±{x['spread']:.0%}", "", x["basis"])
+            Row(
+                f"Your model on the GPU alone, {p.upper()}", f"{milliseconds(x['latency_us'])} ±{x['spread']:.0%}", "", x["basis"]
+            )
             for p, x in (a.get("gpu") or {}).items()
         ),
         *_gpu_time(deployment, fitted),
@@ -166,7 +163,7 @@ def rows(deployment: Deployment) -> List[Row]:
         Row("Energy per frame", _energy(first), _energy(best), fitted),
         Row("Weights and activations", _memory(first), _memory(best), "predicted"),
         Row(f"Metric: {score['metric']}", _scored(deployment.first_score), _scored(score), str(score["basis"])),
-    ]  # fmt: skip
+    ]
     return table
 
 
@@ -225,15 +222,16 @@ def basis(deployment: Deployment) -> List[Tuple[str, str, str]]:
     """(name, text, badge) of the basis of the figures."""
     samples = deployment.samples
     mode = deployment.details["power_mode"]
-    fitted = f"edgedla's cost model{f' in {mode}' if mode else ''}; ± one standard deviation; frames per second with many in flight"
+    fitted = (
+        f"edgedla's cost model{f' in {mode}' if mode else ''}; ± one standard deviation; frames per second with many in flight"
+    )
     entries = [
         ("Times, energy", fitted if deployment.measured else f"{fitted}; no board took part", cost_basis(deployment)),
         ("Layers, loadables", "edgedla's rules and TensorRT's parser as it is known", "predicted"),
-        ("Accuracy", f"{samples['final']}; no step looked at them",
-         "simulated" if deployment.artifact.simulated else "measured"),
+        ("Accuracy", f"{samples['final']}; no step looked at them", "simulated" if deployment.artifact.simulated else "measured"),
         ("Calibration", str(samples["calibration"] or "no samples"), ""),
         ("Steps judged on", str(samples["search"]), ""),
-    ]  # fmt: skip
+    ]
     entries += [(f"SHA-256 of {what.replace('_', ' ')}", digest, "") for what, digest in deployment.hashes.items()]
     entries += [(name, version, "") for name, version in deployment.versions.items() if version]
     return entries + [("Note", note, "") for note in deployment.notes]
@@ -243,9 +241,7 @@ def proofs(deployment: Deployment) -> List[Dict[str, Any]]:
     """Rewrites of the accepted build: rewrite, sites, proof."""
     by_rewrite: Dict[str, Dict[str, Any]] = {}
     for site in deployment.details["proofs"]:
-        row = by_rewrite.setdefault(
-            site["rewrite"], {"rewrite": site["rewrite"], "sites": 0, "statuses": {}, "worst": None}
-        )
+        row = by_rewrite.setdefault(site["rewrite"], {"rewrite": site["rewrite"], "sites": 0, "statuses": {}, "worst": None})
         row["sites"] += 1
         row["statuses"][site["status"]] = row["statuses"].get(site["status"], 0) + 1
         if site["rel_l2"] is not None:

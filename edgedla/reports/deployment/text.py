@@ -26,11 +26,7 @@ def _lines(deployment: Deployment) -> Iterator[Line]:
     table += [(r.what, r.before, r.after, r.basis) for r in rows(deployment)]
     yield from (("", 2, line) for line in aligned(table))
     mode = deployment.details["power_mode"]
-    yield (
-        "dim",
-        2,
-        f"{f'{cost_basis(deployment)}: in {mode}; ' if mode else ''}frames per second: with many frames in flight",
-    )
+    yield ("dim", 2, f"{f'{cost_basis(deployment)}: in {mode}; ' if mode else ''}frames per second: with many frames in flight")
     yield "", 0, ""
     yield "title", 0, "Tried"
     for trial in deployment.trials:

@@ -59,12 +59,7 @@ def to_html(result: FixResult) -> str:
 def _cells(layers: Sequence[PlacedLayer], changed: Set[str]) -> List[Mapping[str, Any]]:
     styles = {"dla": "cell", "gpu": "cell no", "folded": "cell gone"}
     return [
-        {
-            "style": styles[layer.placed],
-            "device": layer.placed,
-            "changed": layer.node in changed,
-            "title": _title(layer),
-        }
+        {"style": styles[layer.placed], "device": layer.placed, "changed": layer.node in changed, "title": _title(layer)}
         for layer in layers
     ]
 

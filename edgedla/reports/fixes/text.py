@@ -83,10 +83,7 @@ def headline(result: FixResult) -> Tuple[str, str]:
         return "good", sentence + _gain(result)
     if result.after.passes:
         return "good", f"{sentence}; a {result.purpose} build passes (predicted)"
-    return (
-        "bad",
-        f"{sentence}; a {result.purpose} build still fails: {count(len(result.after.offenders), 'layer')} in its way",
-    )
+    return ("bad", f"{sentence}; a {result.purpose} build still fails: {count(len(result.after.offenders), 'layer')} in its way")
 
 
 def _gain(result: FixResult) -> str:

@@ -45,8 +45,7 @@ class Baseline:
     def write(self, rules_version: str) -> None:
         """Writes the file whole, sorted by model, so that a merge of two additions has no conflict within a model."""
         models = {
-            name: {place: places[place].to_dict() for place in sorted(places)}
-            for name, places in sorted(self._models.items())
+            name: {place: places[place].to_dict() for place in sorted(places)} for name, places in sorted(self._models.items())
         }
         document = {**header(DOCUMENT), "rules_version": rules_version, "models": models}
         write_atomic(self.path, json_text(document))
@@ -107,9 +106,7 @@ class Answer(NamedTuple):
     change: Change
 
 
-def against(
-    baseline: Baseline, reports: Mapping[str, CheckReport], refused: Sequence[Tuple[str, str, str]]
-) -> List[Answer]:
+def against(baseline: Baseline, reports: Mapping[str, CheckReport], refused: Sequence[Tuple[str, str, str]]) -> List[Answer]:
     """Every model against the baseline, in their order.
 
     Args:

@@ -125,9 +125,7 @@ def _refusals(before: str, after: str) -> Change:
 def _named(before: Standing, after: Standing, sources: Mapping[str, str], most: int = 5) -> str:
     """Up to `most` layers that were not off the DLA before, with rule and source."""
     new = [name for name in after.off_dla if name not in before.off_dla]
-    shown = [
-        f"{name} ({after.off_dla[name]}{', ' + sources[name] if sources.get(name) else ''})" for name in new[:most]
-    ]
+    shown = [f"{name} ({after.off_dla[name]}{', ' + sources[name] if sources.get(name) else ''})" for name in new[:most]]
     if len(new) > most:
         shown.append(f"{len(new) - most} more")
     return f": {', '.join(shown)}" if shown else ""

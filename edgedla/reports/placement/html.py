@@ -51,9 +51,7 @@ def _verdicts(placement: Placement) -> List[Verdict]:
     proof = placement.proof
     goal = goal_text(placement)
     first = Verdict(
-        "good" if proof.optimal else "equal",
-        proof_text(placement),
-        f"{goal[0].upper()}{goal[1:]}: {value_text(placement)}.",
+        "good" if proof.optimal else "equal", proof_text(placement), f"{goal[0].upper()}{goal[1:]}: {value_text(placement)}."
     )
     on_dla = sum(len(m.regions) for m in placement.models)
     if not on_dla:

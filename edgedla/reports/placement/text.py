@@ -221,11 +221,7 @@ def _model(model: PlacedModel, everything: bool) -> Iterator[Line]:
         yield "", 2, f"{n} with the network's inputs and outputs: {megabytes(size)}, {significant(moved)} us"
         if model.call is not None:
             call = model.call
-            yield (
-                "",
-                2,
-                f"the call of the engine, once per frame: {significant(call.cost.latency_us)} us of {call.device}",
-            )
+            yield ("", 2, f"the call of the engine, once per frame: {significant(call.cost.latency_us)} us of {call.device}")
         if model.torn:
             times = ", ".join(f"{significant(x.cost.latency_us)} us of {x.device}" for x in model.torn)
             yield "", 2, f"operators that are divided between devices cost more: {times}"

@@ -99,7 +99,9 @@ def _bar(placement: Placement, b: TimelineBar, x: float, width: float, y: float,
     )
     stage = _stage_of(placement).get((b.model, b.device, b.layers[0]), "") if b.layers else ""
     if stage and width > 9 * len(stage):
-        bar += f'<text x="{x + width / 2:.1f}" y="{y + height / 2 + 4:g}" text-anchor="middle" class="stage">{escape(stage)}</text>'
+        bar += (
+            f'<text x="{x + width / 2:.1f}" y="{y + height / 2 + 4:g}" text-anchor="middle" class="stage">{escape(stage)}</text>'
+        )
     return bar
 
 

@@ -43,9 +43,7 @@ def error_drawing(errors: Sequence[TensorError], network: Sequence[str]) -> str:
             f'fill="{colour}"><title>{escape(clean(_tooltip(error)))}</title></rect>'
         )
         if error.accumulated_db is not None:
-            parts.append(
-                f'<circle cx="{x + step / 2:.1f}" cy="{_y(error.accumulated_db):.1f}" r="2.5" fill="{_SO_FAR}"/>'
-            )
+            parts.append(f'<circle cx="{x + step / 2:.1f}" cy="{_y(error.accumulated_db):.1f}" r="2.5" fill="{_SO_FAR}"/>')
     label = "SQNR by tensor: bars for the tensor rounded alone, points with all rounding before it, in dB"
     return (
         f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" width="100%" role="img" aria-label="{label}" '
@@ -82,9 +80,7 @@ def histogram_drawing(picture: HistogramPicture) -> str:
         colour = "var(--ink)" if name == "in use" else _LINE
         parts.append(f'<line x1="{x:.1f}" x2="{x:.1f}" y1="0" y2="{base}" stroke="{colour}" stroke-width="1.5"{dash}/>')
     parts.append(f'<text x="0" y="{height - 12}" font-size="12" fill="{_LINE}">0</text>')
-    parts.append(
-        f'<text x="{width}" y="{height - 12}" font-size="12" text-anchor="end" fill="{_LINE}">{picture.top:.4g}</text>'
-    )
+    parts.append(f'<text x="{width}" y="{height - 12}" font-size="12" text-anchor="end" fill="{_LINE}">{picture.top:.4g}</text>')
     return (
         f'<svg viewBox="0 0 {width} {height}" width="100%" role="img" aria-label="histogram of magnitudes" '
         f'style="max-width:40rem">{"".join(parts)}</svg>'

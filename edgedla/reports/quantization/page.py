@@ -29,11 +29,7 @@ def to_page(r: Quantized) -> str:
         figures=(
             *_sqnr(r),
             Figure("Tensors with a scale", f"{total - missing}", f"of {total}", "", (total - missing) / max(total, 1)),
-            *(
-                [Figure("INT8 nodes", str(r.nodes["dla_int8"]), f"of {sum(r.nodes.values())}", "on the DLA")]
-                if r.nodes
-                else []
-            ),
+            *([Figure("INT8 nodes", str(r.nodes["dla_int8"]), f"of {sum(r.nodes.values())}", "on the DLA")] if r.nodes else []),
             Figure("Layers in FP16", str(len(r.precisions)), "", "chosen by repair"),
             *(
                 [Figure("Steps add", f"{r.predicted_us['extra'] / 1e3:.2f}", "ms", "per frame, predicted")]
@@ -83,9 +79,7 @@ def _goal(r: Quantized) -> Verdict:
         worst = next((e for e in r.errors if e.suspect), None)
         if worst is None:
             return Verdict("good", "scales", "No scale is far from the best one for its tensor.")
-        return Verdict(
-            "bad", "scales", f"{worst.tensor} loses {worst.loss_db:.0f} dB to its scale alone. --min-sqnr repairs it."
-        )
+        return Verdict("bad", "scales", f"{worst.tensor} loses {worst.loss_db:.0f} dB to its scale alone. --min-sqnr repairs it.")
     goal = f"{r.goal[:1].upper()}{r.goal[1:]}"
     if r.met:
         return Verdict("good", "goal met", f"{goal}.")

@@ -38,11 +38,7 @@ def evaluation_text(result: Evaluation, terminal: bool = False) -> str:
         lines.append(f"difference {_signed(value)}  (95 %: {_signed(low)} to {_signed(high)})")
     if result.judgement is not None:
         j = result.judgement
-        answer = {
-            "shown": "yes",
-            "exceeded": f"NO: it falls by {number(j.drop, '.4g')}",
-            "not shown": f"NOT SHOWN: {j.why}",
-        }
+        answer = {"shown": "yes", "exceeded": f"NO: it falls by {number(j.drop, '.4g')}", "not shown": f"NOT SHOWN: {j.why}"}
         lines.append(f"judged    falls by at most {j.max_drop:g}: {answer[j.answer]}")
     elif result.blind:
         lines.append(f"note      the samples notice little: {'; '.join(result.blind)}")
@@ -54,11 +50,9 @@ def _signed(value: float) -> str:
 
 
 def score_text(score: Score) -> str:
-    basis = {
-        "fp32": f"{score.computed_in} by ONNX Runtime",
-        "simulated": "SIMULATED",
-        "measured": "measured on a device",
-    }[score.basis]
+    basis = {"fp32": f"{score.computed_in} by ONNX Runtime", "simulated": "SIMULATED", "measured": "measured on a device"}[
+        score.basis
+    ]
     network = basis if basis.startswith(score.network) else f"{score.network}, {basis}"
     return (
         f"{score.metric:9} {number(score.value, '.4f')}  (95 %: {number(score.low, '.4f')} to {number(score.high, '.4f')}, "
@@ -140,9 +134,7 @@ def _channels(r: Quantized) -> List[str]:
     seen = {g.tensor for g in r.channels}
     # Repairs may have changed the scale since its error was measured.
     inside = [
-        e
-        for e in r.errors
-        if e.alone_db < LEAST_CHANNEL_DB and e.tensor not in seen and r.absmax.get(e.tensor) == e.absmax
+        e for e in r.errors if e.alone_db < LEAST_CHANNEL_DB and e.tensor not in seen and r.absmax.get(e.tensor) == e.absmax
     ]
     for e in sorted(inside, key=lambda e: e.alone_db)[:_GROUPS]:
         scale = number(e.absmax / INT8_MAX, ".3g")
@@ -195,9 +187,7 @@ def _coverage(r: Quantized) -> List[str]:
     for t in sorted(r.coverage.missing, key=lambda t: -r.missing_us.get(t.tensor, 0.0)):
         lost = r.missing_us.get(t.tensor, 0.0)
         cost = f", {number(lost / 1e3, '+.3f')} ms predicted" if lost else ""
-        lines.append(
-            f"missing   {t.tensor}: {t.why}; {', '.join(t.layers)} leave{'s' * (len(t.layers) == 1)} INT8{cost}"
-        )
+        lines.append(f"missing   {t.tensor}: {t.why}; {', '.join(t.layers)} leave{'s' * (len(t.layers) == 1)} INT8{cost}")
     return lines
 
 
@@ -205,9 +195,7 @@ def _worst(errors: Sequence[TensorError]) -> List[str]:
     rows = sorted(errors, key=lambda e: (-(e.output_share or 0.0), -e.loss_db))[:_WORST]
     if not rows:
         return []
-    lines = [
-        f"{'worst tensors, before steps (SIMULATED)':44}{'alone':>9}{'best':>9}{'outputs':>9}{'so far':>9}{'cosine':>9}"
-    ]
+    lines = [f"{'worst tensors, before steps (SIMULATED)':44}{'alone':>9}{'best':>9}{'outputs':>9}{'so far':>9}{'cosine':>9}"]
     for e in rows:
         share = "-" if not e.output_share else number(-10 * math.log10(e.output_share), ".1f")
         so_far = "-" if e.accumulated_db is None else number(e.accumulated_db, ".1f")
@@ -216,7 +204,5 @@ def _worst(errors: Sequence[TensorError]) -> List[str]:
         mark = " !" if e.suspect else ""
         alone, best = number(e.alone_db, ">9.1f"), number(e.best_db, ">9.1f")
         lines.append(f"  {name + mark:42}{alone}{best}{share:>9}{so_far:>9}{cosine:>9}")
-    lines.append(
-        "  dB; alone: this tensor rounded; best: with its best scale; outputs: its part there; so far: all before too"
-    )
+    lines.append("  dB; alone: this tensor rounded; best: with its best scale; outputs: its part there; so far: all before too")
     return lines

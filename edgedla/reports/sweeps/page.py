@@ -19,10 +19,25 @@ from edgedla.sweep.row import FAILED
 
 #: Columns shown in the table; the others are in the row's tooltip and in the other formats.
 SHOWN = (
-    "model", "platform", "precision", "status", "share_macs_dla", "share_layers_dla", "layers_gpu", "layers_unknown",
-    "regions", "regions_dropped", "transitions", "latency_us", "gpu_latency_us", "energy_mj", "fixed_share_macs_dla",
-    "fixed_latency_us", "board", "reason",
-)  # fmt: skip
+    "model",
+    "platform",
+    "precision",
+    "status",
+    "share_macs_dla",
+    "share_layers_dla",
+    "layers_gpu",
+    "layers_unknown",
+    "regions",
+    "regions_dropped",
+    "transitions",
+    "latency_us",
+    "gpu_latency_us",
+    "energy_mj",
+    "fixed_share_macs_dla",
+    "fixed_latency_us",
+    "board",
+    "reason",
+)
 
 
 def sweep_page(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str], pages: Mapping[str, str]) -> str:
@@ -54,9 +69,7 @@ def sweep_page(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str], pa
         answers=_answers(rows),
         figures=[
             Figure("Models", str(len({row["sha256"] for row in rows}))),
-            Figure(
-                "Platforms", str(len({(row["platform"], row["precision"]) for row in rows})), note="with precisions"
-            ),
+            Figure("Platforms", str(len({(row["platform"], row["precision"]) for row in rows})), note="with precisions"),
             Figure("Rows without an answer", str(len(_unanswered(rows)))),
         ],
         counts=_counts(rows),

@@ -57,9 +57,7 @@ def _needs(table: Table) -> Verdict:
 
 def _fastest(table: Table) -> Verdict:
     costed = [
-        (cell.headline, row, column)
-        for row, column, cell in table.cells()
-        if cell.headline is not None and cell.headline.axes
+        (cell.headline, row, column) for row, column, cell in table.cells() if cell.headline is not None and cell.headline.axes
     ]
     if not costed:
         return Verdict("plain", "Not costed", "No model has a predicted time here; add --cost.")
@@ -85,9 +83,7 @@ def _verdict_counts(table: Table) -> Verdict:
         more = f" And {len(failing) - 1} more." if len(failing) > 1 else ""
         more += f" {len(unread)} not read." if unread else ""
         verb = "does" if len(failing) == 1 else "do"
-        return Verdict(
-            "bad", f"{len(failing)} of {total} {verb} not build", f"{row.name} on {column.title}: {why}.{more}"
-        )
+        return Verdict("bad", f"{len(failing)} of {total} {verb} not build", f"{row.name} on {column.title}: {why}.{more}")
     if unread:
         files = list(dict.fromkeys(row.name for row in unread))
         text = f"{', '.join(files[:NAMED])}{f' and {len(files) - NAMED} more' if len(files) > NAMED else ''}."

@@ -22,15 +22,11 @@ def _table(table: Table) -> Dict[str, Any]:
         **header("edgedla.table"),
         "needs": table.needs._asdict() if table.needs.text else None,
         "columns": [
-            {
-                "target": c.module,
-                **{name: getattr(c, name) for name in ("label", "title", "jetpack", "trt", "precision")},
-            }
+            {"target": c.module, **{name: getattr(c, name) for name in ("label", "title", "jetpack", "trt", "precision")}}
             for c in table.columns
         ],
         "rows": [
-            {"model": row.name, "file": row.file, "cells": [cell_values(c, table.needs) for c in row.cells]}
-            for row in table.rows
+            {"model": row.name, "file": row.file, "cells": [cell_values(c, table.needs) for c in row.cells]} for row in table.rows
         ],
     }
 

@@ -56,7 +56,9 @@ class Offer(NamedTuple):
     def text(self) -> str:
         """All of it in one line."""
         told = [f"{figure} {name}" for name, figure in zip(HEAD[:-1], self.figures)]
-        return f"{', '.join([*told, *filter(None, [self.power_mode])])}: {self.way.title}{f'; {self.guess}' if self.guess else ''}"
+        return (
+            f"{', '.join([*told, *filter(None, [self.power_mode])])}: {self.way.title}{f'; {self.guess}' if self.guess else ''}"
+        )
 
     @property
     def guess(self) -> str:
@@ -94,9 +96,7 @@ class Needs(NamedTuple):
     def missed(self, offer: Offer) -> str:
         """`17.8 W`: the time and the power of the offer, where they are more than is needed; the frames/s are told anyway."""
         over = ((self.ms, offer.way.cost.latency_us / 1e3, "ms"), (self.watts, offer.watts, "W"))
-        return ", ".join(
-            f"{significant(value)} {unit}" for most, value, unit in over if most is not None and value > most
-        )
+        return ", ".join(f"{significant(value)} {unit}" for most, value, unit in over if most is not None and value > most)
 
     @property
     def legend(self) -> str:

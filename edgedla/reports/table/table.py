@@ -220,9 +220,7 @@ def column_at(platform: Platform, precision: str, label: str = "") -> Column:
     )
 
 
-def table_of_reports(
-    reports: Sequence[CheckReport], files: Sequence[str] = (), unchecked: Sequence[Unchecked] = ()
-) -> Table:
+def table_of_reports(reports: Sequence[CheckReport], files: Sequence[str] = (), unchecked: Sequence[Unchecked] = ()) -> Table:
     """Reports of one platform as a table of one column; models without a report come last."""
     names = distinct([report.model for report in reports], files)
     paths = list(files) or [report.model for report in reports]

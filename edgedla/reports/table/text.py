@@ -45,11 +45,7 @@ def table_lines(table: Table) -> List[Line]:
 def _lines(table: Table) -> Iterator[Line]:
     models, platforms = len(table.rows), len(table.columns)
     yield "title", 0, f"{models} model{'s' * (models != 1)} on {platforms} platform{'s' * (platforms != 1)}"
-    yield (
-        "dim",
-        0,
-        "DLA ms: per frame, as TensorRT places it on one DLA core; GPU ms: on the GPU alone; x: DLA ms over GPU ms",
-    )
+    yield ("dim", 0, "DLA ms: per frame, as TensorRT places it on one DLA core; GPU ms: on the GPU alone; x: DLA ms over GPU ms")
     yield "dim", 0, table.needs.legend
     if table.frames():
         yield "dim", 0, table.frames()

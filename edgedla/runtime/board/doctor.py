@@ -264,14 +264,21 @@ def _clocks(board: Optional[Board], base: Path) -> List[Check]:
 
 #: Every check takes (board or None, root) and returns findings. To add one, write it above and list it here.
 CHECKS: Tuple[Callable[[Optional[Board], Path], List[Check]], ...] = (
-    _machine, _platform, _cores, _library, _python, _release_pair, _compiler, _opencv, _camera, _groups, _container, _clocks,
-)  # fmt: skip
+    _machine,
+    _platform,
+    _cores,
+    _library,
+    _python,
+    _release_pair,
+    _compiler,
+    _opencv,
+    _camera,
+    _groups,
+    _container,
+    _clocks,
+)
 
 
 def summary(checks: Tuple[Check, ...]) -> Dict[str, Any]:
     """The document of `edgedla doctor --format json`."""
-    return {
-        **header("edgedla.doctor"),
-        "ok": not any(c.state == "fail" for c in checks),
-        "checks": [c.to_dict() for c in checks],
-    }
+    return {**header("edgedla.doctor"), "ok": not any(c.state == "fail" for c in checks), "checks": [c.to_dict() for c in checks]}

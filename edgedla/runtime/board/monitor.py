@@ -93,17 +93,11 @@ def samples(
             before, at, done = now, t, done + 1
 
 
-def sample_between(
-    board: Board, before: Reading, now: Reading, seconds: float, line: Optional[tegrastats.Line] = None
-) -> Sample:
+def sample_between(board: Board, before: Reading, now: Reading, seconds: float, line: Optional[tegrastats.Line] = None) -> Sample:
     """The Sample of two readings of the board, `seconds` apart."""
     busy: Dict[str, Optional[float]] = {}
     for core, active in now.core_active_ms.items():
-        first, asleep, slept = (
-            before.core_active_ms.get(core),
-            now.core_suspended_ms[core],
-            before.core_suspended_ms.get(core),
-        )
+        first, asleep, slept = (before.core_active_ms.get(core), now.core_suspended_ms[core], before.core_suspended_ms.get(core))
         if active is None or first is None:
             busy[f"dla{core}"] = None
             continue
@@ -123,9 +117,16 @@ def sample_between(
     if not power and not temperatures:
         source, power, temperatures = _from_jetson_stats()
     return Sample(
-        round(seconds, 3), busy, clocks, limits, temperatures, power, board.power_mode, source,
+        round(seconds, 3),
+        busy,
+        clocks,
+        limits,
+        temperatures,
+        power,
+        board.power_mode,
+        source,
         tuple(_warnings(board, before, now, busy, clocks)),
-    )  # fmt: skip
+    )
 
 
 def _warnings(
@@ -147,9 +148,7 @@ def _warnings(
     if now.over_current_events > before.over_current_events:
         yield "the board throttled because of its current: the power supply or mode is too weak for this load"
     if not busy:
-        yield "the kernel shows no DLA core" + (
-            ": in a container the files of the host are hidden" if board.container else ""
-        )
+        yield "the kernel shows no DLA core" + (": in a container the files of the host are hidden" if board.container else "")
 
 
 def _from_jetson_stats() -> Tuple[str, Dict[str, float], Dict[str, float]]:

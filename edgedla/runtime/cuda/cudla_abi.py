@@ -17,14 +17,29 @@ NUM_INPUTS, NUM_OUTPUTS, INPUT_DESCRIPTORS, OUTPUT_DESCRIPTORS = 0, 1, 2, 3
 NAME_BYTES = 80
 
 STATUS: Dict[int, str] = {
-    1: "invalid parameter", 2: "out of resources", 3: "creation failed", 4: "invalid address", 5: "operating system error",
-    6: "CUDA error", 7: "error in the DLA user-mode driver (the loadable does not fit this DLA software, or memory ran out)",
-    8: "invalid device", 9: "invalid attribute", 10: "the loadable was made by an incompatible DLA software version",
-    11: "memory is already registered", 12: "invalid module", 13: "unsupported operation", 14: "NvSci error",
-    15: "the DLA driver library was not found", 0x40000001: "the DLA refuses the input",
-    0x40000002: "the DLA refuses the pre-action", 0x40000003: "the DLA is out of memory", 0x40000004: "the DLA is busy",
-    0x40000005: "task status mismatch", 0x40000006: "the DLA timed out", 0x40000007: "data mismatch on the DLA",
-}  # fmt: skip
+    1: "invalid parameter",
+    2: "out of resources",
+    3: "creation failed",
+    4: "invalid address",
+    5: "operating system error",
+    6: "CUDA error",
+    7: "error in the DLA user-mode driver (the loadable does not fit this DLA software, or memory ran out)",
+    8: "invalid device",
+    9: "invalid attribute",
+    10: "the loadable was made by an incompatible DLA software version",
+    11: "memory is already registered",
+    12: "invalid module",
+    13: "unsupported operation",
+    14: "NvSci error",
+    15: "the DLA driver library was not found",
+    0x40000001: "the DLA refuses the input",
+    0x40000002: "the DLA refuses the pre-action",
+    0x40000003: "the DLA is out of memory",
+    0x40000004: "the DLA is busy",
+    0x40000005: "task status mismatch",
+    0x40000006: "the DLA timed out",
+    0x40000007: "data mismatch on the DLA",
+}
 
 
 class TensorDescriptor(ctypes.Structure):

@@ -27,9 +27,7 @@ class Cudla:
         self._api = backend or open_backend()
         count = self._api.device_count()
         if not 0 <= core < count:
-            raise EnvironmentMissing(
-                f"DLA core {core} is not here: cuDLA finds {count}", hint="`edgedla doctor` says why"
-            )
+            raise EnvironmentMissing(f"DLA core {core} is not here: cuDLA finds {count}", hint="`edgedla doctor` says why")
         self._registered: Dict[int, int] = {}
         self._modules: List[int] = []
         self._device: Optional[int] = self._api.create_device(core, HYBRID)

@@ -217,12 +217,7 @@ class CtypesBackend:
         self._attribute(module, OUTPUT_DESCRIPTORS if outputs else INPUT_DESCRIPTORS, attribute)
         return [
             ModuleTensor(
-                d.name.decode("utf-8", "replace"),
-                d.size,
-                (d.n, d.c, d.h, d.w),
-                d.data_format,
-                d.data_type,
-                tuple(d.stride),
+                d.name.decode("utf-8", "replace"), d.size, (d.n, d.c, d.h, d.w), d.data_format, d.data_type, tuple(d.stride)
             )
             for d in table
         ]

@@ -56,9 +56,7 @@ class DriverContext:
             self.driver.call("cuInit", ctypes.c_uint(0))
             self.driver.call("cuDeviceGetCount", ctypes.byref(count))
         except RunError as e:
-            raise EnvironmentMissing(
-                f"CUDA does not start: {e.what}", hint="in a container: run it with --runtime nvidia"
-            ) from e
+            raise EnvironmentMissing(f"CUDA does not start: {e.what}", hint="in a container: run it with --runtime nvidia") from e
         if not count.value:
             raise EnvironmentMissing("CUDA finds no device", hint="in a container: run it with --runtime nvidia")
         self.driver.call("cuDeviceGet", ctypes.byref(self._device), ctypes.c_int(0))

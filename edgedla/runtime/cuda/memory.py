@@ -29,9 +29,7 @@ def cuda_driver() -> Any:
         driver.init()
         count = driver.Device.count()
     except driver.Error as e:
-        raise EnvironmentMissing(
-            f"CUDA does not start: {e}", hint="in a container: run it with --runtime nvidia"
-        ) from e
+        raise EnvironmentMissing(f"CUDA does not start: {e}", hint="in a container: run it with --runtime nvidia") from e
     if not count:
         raise EnvironmentMissing("CUDA finds no device", hint="in a container: run it with --runtime nvidia")
     return driver

@@ -112,9 +112,7 @@ def average_precision(hits: np.ndarray, objects: int) -> np.ndarray:
     return found
 
 
-def evaluate(
-    detections: Sequence[Sequence[Detection]], truths: Sequence[Truth], classes: int, score: float = 0.5
-) -> Accuracy:
+def evaluate(detections: Sequence[Sequence[Detection]], truths: Sequence[Truth], classes: int, score: float = 0.5) -> Accuracy:
     """Accuracy over frames; `detections[i]` are the detections of frame i with a low score threshold (0.01 or so)."""
     return accuracy_of([matches(f, t) for f, t in zip(detections, truths)], classes, score)
 

@@ -99,9 +99,7 @@ def _rows(output: np.ndarray, settings: BoxSettings, layout: HeadLayout) -> Cand
     boxes = np.concatenate([picked[:2] - half, picked[:2] + half]).T
     scores, n = picked[4 : 4 + classes], len(at)
     best = scores.max(axis=0, initial=-np.inf)
-    return Candidates(
-        boxes, best, scores.argmax(axis=0), picked[4 + classes :].T, np.zeros((n, 2), np.float32), np.zeros((n, 1))
-    )
+    return Candidates(boxes, best, scores.argmax(axis=0), picked[4 + classes :].T, np.zeros((n, 2), np.float32), np.zeros((n, 1)))
 
 
 def _head(parts: Sequence[np.ndarray], settings: BoxSettings, layout: HeadLayout) -> Tuple[np.ndarray, ...]:

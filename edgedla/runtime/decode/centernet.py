@@ -7,15 +7,7 @@ from typing import List, Optional, Sequence, Tuple
 import numpy as np
 
 from edgedla.errors import RunError
-from edgedla.runtime.decode.detections import (
-    FARTHEST,
-    BoxSettings,
-    Detection,
-    NmsOptions,
-    check_labels,
-    in_frame,
-    sigmoid,
-)
+from edgedla.runtime.decode.detections import FARTHEST, BoxSettings, Detection, NmsOptions, check_labels, in_frame, sigmoid
 from edgedla.runtime.decode.yolo import logit, stride_of
 
 

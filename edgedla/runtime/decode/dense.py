@@ -21,9 +21,7 @@ class ClassScore:
         return {"class": self.cls, "score": round(self.score, 4), "label": self.label}
 
 
-def top_k(
-    scores: np.ndarray, k: int = 5, labels: Sequence[str] = (), logits: Optional[bool] = None
-) -> List[ClassScore]:
+def top_k(scores: np.ndarray, k: int = 5, labels: Sequence[str] = (), logits: Optional[bool] = None) -> List[ClassScore]:
     """The k best classes of one image, best first.
 
     Args:
@@ -62,8 +60,7 @@ def segmentation(logits: np.ndarray, size_hw: Sequence[int]) -> np.ndarray:
         classes, most = logits[0].argmax(0), shape[1]
     else:
         raise RunError(
-            f"a segmentation of shape {shape}",
-            allowed="(1, classes, h, w) with at least two classes, or whole numbers (1, h, w)",
+            f"a segmentation of shape {shape}", allowed="(1, classes, h, w) with at least two classes, or whole numbers (1, h, w)"
         )
     classes = classes.astype(np.uint8 if most <= 256 else np.uint16)
     # Like OpenCV's INTER_NEAREST: the source pixel that contains the first corner of the new one.

@@ -55,9 +55,7 @@ class DepthMap:
         low, high = self.range or (None, None)
         median = _median(self.values)
         grid = [[None if v is None else rounded(v, 4) for v in row] for row in self.grid]
-        figures = {
-            k: None if v is None else rounded(v, 4) for k, v in (("min", low), ("max", high), ("median", median))
-        }
+        figures = {k: None if v is None else rounded(v, 4) for k, v in (("min", low), ("max", high), ("median", median))}
         return {"depth": {**figures, "grid": grid}}
 
 

@@ -155,9 +155,7 @@ def in_frame(boxes_xyxy: np.ndarray, scores: np.ndarray, classes: np.ndarray, se
 def check_labels(labels: Sequence[str], classes: int) -> None:
     """Raises RunError if the number of labels does not fit the network: objects would get wrong names."""
     if labels and len(labels) != classes:
-        raise RunError(
-            f"{len(labels)} labels for {classes} classes", allowed=f"{classes} names, in the network's order"
-        )
+        raise RunError(f"{len(labels)} labels for {classes} classes", allowed=f"{classes} names, in the network's order")
 
 
 def sigmoid(x: np.ndarray) -> np.ndarray:

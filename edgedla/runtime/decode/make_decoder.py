@@ -118,9 +118,7 @@ def _decoder_of(options: DecodeOptions, artifact: Artifact, default: List[str], 
     if options.kind == "pose":
         extra["keypoints"] = options.keypoints
     decode, settings = DECODERS[options.kind], _settings(options, artifact)
-    return lambda arrays, geometry: list(
-        decode([arrays[n] for n in names], replace(settings, geometry=geometry), **extra)
-    )
+    return lambda arrays, geometry: list(decode([arrays[n] for n in names], replace(settings, geometry=geometry), **extra))
 
 
 def _settings(options: DecodeOptions, artifact: Artifact) -> BoxSettings:
@@ -146,9 +144,7 @@ def _ssd(options: DecodeOptions, names: Sequence[str], settings: BoxSettings) ->
         raise UsageError("the ssd decoder needs its prior boxes", allowed="priors: FILE.npy of shape (n, 4) in 0..1")
     priors = _priors(options.priors)
     if len(names) != 2:
-        raise UsageError(
-            f"the ssd decoder reads two outputs, found {len(names)}", hint="outputs: [locations, confidences]"
-        )
+        raise UsageError(f"the ssd decoder reads two outputs, found {len(names)}", hint="outputs: [locations, confidences]")
     locations, confidences = names
     return lambda arrays, geometry: list(
         DECODERS["ssd"](arrays[locations], arrays[confidences], priors, replace(settings, geometry=geometry))

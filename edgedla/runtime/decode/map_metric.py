@@ -34,9 +34,7 @@ def map_options(decode: Optional[str], reg_max: Optional[int] = None, iou: Optio
     if decode is None:
         raise UsageError("mAP needs a decoder", where="--metric map", hint="for example --decode yolov8")
     if decode in WITHOUT_BOXES:
-        raise UsageError(
-            f"{decode} finds no boxes, and mAP compares boxes", where="decode", allowed="a detector's decoder"
-        )
+        raise UsageError(f"{decode} finds no boxes, and mAP compares boxes", where="decode", allowed="a detector's decoder")
     if decode == "ssd":
         raise UsageError(
             "ssd needs the network's prior boxes, which mAP has no setting for",

@@ -14,9 +14,23 @@ from edgedla.text.printable import rounded
 Keypoint = Tuple[float, float, float]
 #: Pairs of COCO's 17 keypoints joined in pictures: nose, eyes, ears, shoulders, elbows, wrists, hips, knees, ankles.
 COCO_LIMBS = (
-    (0, 1), (0, 2), (1, 3), (2, 4), (5, 6), (5, 7), (7, 9), (6, 8), (8, 10), (5, 11), (6, 12), (11, 12), (11, 13),
-    (13, 15), (12, 14), (14, 16),
-)  # fmt: skip
+    (0, 1),
+    (0, 2),
+    (1, 3),
+    (2, 4),
+    (5, 6),
+    (5, 7),
+    (7, 9),
+    (6, 8),
+    (8, 10),
+    (5, 11),
+    (6, 12),
+    (11, 12),
+    (11, 13),
+    (13, 15),
+    (12, 14),
+    (14, 16),
+)
 
 
 @dataclass(frozen=True)
@@ -35,9 +49,7 @@ class Pose(Detection):
         return {**super().to_dict(), "keypoints": points}
 
 
-def decode_pose(
-    outputs: Sequence[np.ndarray], settings: BoxSettings, reg_max: int = 16, keypoints: int = 17
-) -> List[Pose]:
+def decode_pose(outputs: Sequence[np.ndarray], settings: BoxSettings, reg_max: int = 16, keypoints: int = 17) -> List[Pose]:
     """YOLOv8-pose and YOLO11-pose.
 
     Args:
@@ -60,10 +72,13 @@ def decode_pose(
         xy = settings.geometry.points_to_source(xy)
     return [
         Pose(
-            (float(b[0]), float(b[1]), float(b[2]), float(b[3])), float(boxes.scores[i]), int(boxes.classes[i]),
-            settings.label(int(boxes.classes[i])), None,
+            (float(b[0]), float(b[1]), float(b[2]), float(b[3])),
+            float(boxes.scores[i]),
+            int(boxes.classes[i]),
+            settings.label(int(boxes.classes[i])),
+            None,
             tuple((float(x), float(y), float(v)) for (x, y), v in zip(xy[i], scores[i])),
         )
         for i, b in enumerate(settings.to_source(boxes.boxes_xyxy))
         if b[2] > b[0] and b[3] > b[1]
-    ]  # fmt: skip
+    ]

@@ -18,9 +18,7 @@ def decode_rows(output: np.ndarray, settings: BoxSettings, objectness: bool = Fa
             (1, candidates, 5 + classes) as YOLOv5 is. There must be more candidates than values per candidate.
     """
     if output.ndim != 3 or output.shape[0] != 1 or output.shape[1] == output.shape[2]:
-        raise RunError(
-            f"an output of shape {list(output.shape)}", allowed="(1, values, candidates) or (1, candidates, values)"
-        )
+        raise RunError(f"an output of shape {list(output.shape)}", allowed="(1, values, candidates) or (1, candidates, values)")
     values = output[0] if output.shape[1] < output.shape[2] else output[0].T
     first = 5 if objectness else 4
     if len(values) <= first:

@@ -16,11 +16,7 @@ from edgedla.runtime.decode.detections import BoxSettings, Detection, check_labe
 from edgedla.runtime.decode.rows import decode_rows
 
 #: Anchor sizes (w, h) in pixels of the stock YOLOv5 models, by stride.
-YOLOV5_ANCHORS = {
-    8: ((10, 13), (16, 30), (33, 23)),
-    16: ((30, 61), (62, 45), (59, 119)),
-    32: ((116, 90), (156, 198), (373, 326)),
-}
+YOLOV5_ANCHORS = {8: ((10, 13), (16, 30), (33, 23)), 16: ((30, 61), (62, 45), (59, 119)), 32: ((116, 90), (156, 198), (373, 326))}
 
 
 def logit(p: float) -> float:
@@ -106,8 +102,7 @@ def decode_dfl(heads: Sequence[np.ndarray], settings: BoxSettings, reg_max: int 
         nc = head.shape[1] - 4 * reg_max
         if nc < 1:
             raise RunError(
-                f"a head with {head.shape[1]} channels has no class for reg_max {reg_max}",
-                allowed=f"more than {4 * reg_max}",
+                f"a head with {head.shape[1]} channels has no class for reg_max {reg_max}", allowed=f"more than {4 * reg_max}"
             )
         check_labels(settings.labels, nc)
         logits = head[0, 4 * reg_max :]
@@ -126,9 +121,7 @@ def decode_dfl(heads: Sequence[np.ndarray], settings: BoxSettings, reg_max: int 
     return finish(np.concatenate(boxes), np.concatenate(scores), np.concatenate(classes), settings)
 
 
-def decode_anchors(
-    heads: Sequence[np.ndarray], settings: BoxSettings, anchors: Optional[dict] = None
-) -> List[Detection]:
+def decode_anchors(heads: Sequence[np.ndarray], settings: BoxSettings, anchors: Optional[dict] = None) -> List[Detection]:
     """YOLOv5 raw heads.
 
     Args:

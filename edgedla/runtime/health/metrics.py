@@ -94,16 +94,15 @@ class PipelineCollector:
         text = "1 while the model's artifact cannot be read: it does not run, or the next start fails"
         damaged = s.get("damaged", ())
         names = {*(m["model"] for m in s.get("models", ())), *damaged}
-        return _family(
-            "Gauge", "artifact_damaged", text, ["model"], [([n or "model"], int(n in damaged)) for n in names]
-        )
+        return _family("Gauge", "artifact_damaged", text, ["model"], [([n or "model"], int(n in damaged)) for n in names])
 
     @staticmethod
     def _chains(runners: List[Dict[str, Any]]) -> Iterator[Any]:
         rows = [
             ([r["runner"], str(stage["stage"]), stage["device"]], *_times(stage["inference"]))
-            for r in runners for stage in r["stages"]
-        ]  # fmt: skip
+            for r in runners
+            for stage in r["stages"]
+        ]
         text = "time per frame in each stage of a chain"
         if rows:
             yield _family("Summary", "chain_stage_ms", text, ["runner", "stage", "device"], rows)
@@ -141,8 +140,10 @@ def health_of(summary: Callable[[], Dict[str, Any]], fresh_s: float, need: str =
     enough = (all if need == "all" else any)([fresh for _, fresh, _ in sources] or [True])
     broken = [f"output {o['output']}: {o['failed']}\n" for o in s.get("outputs", ()) if o.get("failed")]
     lines = [f"{name}: {text}\n" for name, _, text in sources]
-    models = [f"model {name} {'is damaged' if name not in s['absent'] else 'does not run'}: {why}\n"
-              for name, why in s.get("damaged", {}).items()]  # fmt: skip
+    models = [
+        f"model {name} {'is damaged' if name not in s['absent'] else 'does not run'}: {why}\n"
+        for name, why in s.get("damaged", {}).items()
+    ]
     return healthy and enough and not s.get("absent"), "".join([first, *lines, *broken, *models])
 
 
@@ -187,9 +188,7 @@ def _endpoint(pipeline: Pipeline, config: MetricsConfig) -> Iterator[None]:
     try:
         from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
     except ImportError as e:
-        raise EnvironmentMissing(
-            f"prometheus-client cannot be imported: {e}", hint="pip install prometheus-client"
-        ) from e
+        raise EnvironmentMissing(f"prometheus-client cannot be imported: {e}", hint="pip install prometheus-client") from e
     # Imported late, because Python's HTTP server imports TLS and mail, which a start without a port does not need.
     from edgedla.runtime.health.endpoint import serve
 
@@ -199,9 +198,7 @@ def _endpoint(pipeline: Pipeline, config: MetricsConfig) -> Iterator[None]:
         try:
             page = functools.partial(generate_latest, registry)
             health = functools.partial(health_of, pipeline.summary, config.fresh_s, config.health)
-            stack.enter_context(
-                serve(config.address, config.prometheus_port, page, CONTENT_TYPE_LATEST, health, config.names)
-            )
+            stack.enter_context(serve(config.address, config.prometheus_port, page, CONTENT_TYPE_LATEST, health, config.names))
         except (OSError, OverflowError) as e:
             where = f"{config.address}:{config.prometheus_port}"
             what = f"cannot serve metrics: {getattr(e, 'strerror', None) or e}"

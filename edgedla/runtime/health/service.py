@@ -38,9 +38,7 @@ def as_service(pipeline: Pipeline) -> Iterator[None]:
     usec = os.environ.get("WATCHDOG_USEC", "")
     thread = None
     if usec.isdecimal() and int(usec) > 0:
-        thread = threading.Thread(
-            target=_feed, args=(pipeline, int(usec) / 3e6, stop), name="edgedla-service", daemon=True
-        )
+        thread = threading.Thread(target=_feed, args=(pipeline, int(usec) / 3e6, stop), name="edgedla-service", daemon=True)
         thread.start()
     try:
         yield

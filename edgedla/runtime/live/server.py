@@ -75,9 +75,7 @@ class Handler(QuietHandler):
         if path == "/":
             return self.answer(200, "text/html; charset=utf-8", page(self.site.state.document()))
         if path == "/style.css":
-            return self.answer(
-                200, "text/css; charset=utf-8", SHEET.read_bytes() + (TEMPLATES / "live.css").read_bytes()
-            )
+            return self.answer(200, "text/css; charset=utf-8", SHEET.read_bytes() + (TEMPLATES / "live.css").read_bytes())
         if path == "/live.js":
             return self.answer(200, "text/javascript; charset=utf-8", (TEMPLATES / "live.js").read_bytes())
         if path == "/state.json":
@@ -143,9 +141,7 @@ def page(document: Dict[str, Any]) -> bytes:
     import jinja2
 
     loader = jinja2.FileSystemLoader(str(TEMPLATES))
-    template = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined).get_template(
-        "live.html.j2"
-    )
+    template = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined).get_template("live.html.j2")
     # A source may be a file whose name is not UTF-8.
     return template.render(d=document).encode("utf-8", "backslashreplace")
 
@@ -197,8 +193,6 @@ def _token(config: ViewConfig) -> str:
         raise RunError(f"the token cannot be read: {getattr(e, 'strerror', None) or e}", where=config.token_file) from e
     if not token.isascii() or not token.isprintable() or len(token) < 16 or any(c in token for c in ' ";,\\'):
         raise RunError(
-            "this is not a token",
-            where=config.token_file,
-            allowed='16 or more letters, digits and signs, without space " ; , \\',
+            "this is not a token", where=config.token_file, allowed='16 or more letters, digits and signs, without space " ; , \\'
         )
     return token

@@ -23,9 +23,14 @@ WINDOW_S = 10.0
 STALE_S, STALE_FRAMES = 2.0, 5
 DROPPING = "dropping frames"
 WORDS = {
-    "live": "ok", DROPPING: "warn", "reconnecting": "warn", "waiting": "warn", "stalled": "bad", "failed": "bad",
+    "live": "ok",
+    DROPPING: "warn",
+    "reconnecting": "warn",
+    "waiting": "warn",
+    "stalled": "bad",
+    "failed": "bad",
     "ended": "plain",
-}  # fmt: skip
+}
 
 
 class Warnings(logging.Handler):
@@ -92,9 +97,7 @@ class State:
             counts[f"model {lane.name}"] = lane.results
             for m in lane.engine.pool.to_dict():
                 v = m["inference"]
-                counts[f"busy {m['runner']}"] = (
-                    counts.get(f"busy {m['runner']}", 0.0) + v["count"] * (v["mean_ms"] or 0) / 1e3
-                )
+                counts[f"busy {m['runner']}"] = counts.get(f"busy {m['runner']}", 0.0) + v["count"] * (v["mean_ms"] or 0) / 1e3
         with self._lock:
             while len(self._counts) > 1 and now - self._counts[1][0] > WINDOW_S:
                 self._counts.popleft()
@@ -146,11 +149,7 @@ class State:
 
     def _load(self, rates: Mapping[str, float]) -> List[Dict[str, Any]]:
         """Share of time that each runner spends on inferences; a chain's frames overlap, so at most 1 is shown."""
-        return [
-            {"name": name[5:], "share": round(min(1.0, rate), 3)}
-            for name, rate in rates.items()
-            if name.startswith("busy ")
-        ]
+        return [{"name": name[5:], "share": round(min(1.0, rate), 3)} for name, rate in rates.items() if name.startswith("busy ")]
 
     def _gauges(self, now: float) -> List[Dict[str, Any]]:
         """The board's own measurements; empty if this is not a Jetson."""

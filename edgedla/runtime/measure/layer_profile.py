@@ -81,9 +81,7 @@ def measure_layers(runner: Runner, inputs: Dict[str, np.ndarray], options: Bench
     parts: Sequence[Runner] = runner.runners if isinstance(runner, ChainRunner) else (runner,)
     engines = [part for part in parts if isinstance(part, TensorRtRunner)]
     if len(engines) != len(parts):
-        raise UsageError(
-            "it reports no layer times", where=runner.name, allowed="an artifact built with TensorRT, hybrid"
-        )
+        raise UsageError("it reports no layer times", where=runner.name, allowed="an artifact built with TensorRT, hybrid")
     started: List[TensorRtRunner] = []
     try:
         for engine in engines:
@@ -101,9 +99,10 @@ def measure_layers(runner: Runner, inputs: Dict[str, np.ndarray], options: Bench
     for engine, times in zip(engines, by_engine):
         if not times.times_ms:
             raise RunError(
-                "TensorRT reports no layer times", where=engine.name,
+                "TensorRT reports no layer times",
+                where=engine.name,
                 hint="build the engine with --profilingVerbosity=detailed, as `edgedla build` does",
-            )  # fmt: skip
+            )
     return tuple(
         EngineTimes(engine.name, k if chain else None, engine.artifact, times)
         for k, (engine, times) in enumerate(zip(engines, by_engine))

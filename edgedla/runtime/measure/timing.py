@@ -41,9 +41,7 @@ class BenchOptions:
             if not getattr(self, name) >= 0:
                 raise UsageError(f"{getattr(self, name)}", where=name, allowed="0 or more")
         if self.iterations < 1 and self.duration_s <= 0:
-            raise UsageError(
-                "neither iterations nor a duration", allowed="--iterations of at least 1 or --duration above 0"
-            )
+            raise UsageError("neither iterations nor a duration", allowed="--iterations of at least 1 or --duration above 0")
         if any(not 0 < p <= 100 for p in self.percentiles):
             raise UsageError(f"percentiles {list(self.percentiles)}", allowed="above 0, at most 100")
 
@@ -134,9 +132,7 @@ def _timed(runner: Runner, inputs: Dict[str, np.ndarray], options: BenchOptions,
     interrupted = False
     try:
         while True:
-            going = (
-                len(times) + len(under_way) < options.iterations or time.perf_counter() - started < options.duration_s
-            )
+            going = len(times) + len(under_way) < options.iterations or time.perf_counter() - started < options.duration_s
             while going and len(under_way) < in_flight:
                 under_way.append((runner.submit(inputs), time.perf_counter()))
             if not under_way:

@@ -19,8 +19,14 @@ from edgedla.runtime.sources.opencv import import_cv2
 
 #: Okabe and Ito's colours (BGR), which colour-blind people can distinguish.
 COLOURS: Tuple[Tuple[int, int, int], ...] = (
-    (0, 159, 230), (233, 180, 86), (115, 158, 0), (66, 228, 240), (178, 114, 0), (0, 94, 213), (167, 121, 204),
-)  # fmt: skip
+    (0, 159, 230),
+    (233, 180, 86),
+    (115, 158, 0),
+    (66, 228, 240),
+    (178, 114, 0),
+    (0, 94, 213),
+    (167, 121, 204),
+)
 
 #: Pixels of the longer side of an object's picture.
 SNAPSHOT = 640
@@ -123,8 +129,7 @@ def _pose(image: np.ndarray, pose: Pose, scale: float) -> None:
     radius = max(2, int(3 * _size(image)))
     # Below one half, a point is more likely hidden than visible.
     at = [
-        (int(x * scale), int(y * scale)) if score >= 0.5 and abs(x) + abs(y) < 32768 else None
-        for x, y, score in pose.keypoints
+        (int(x * scale), int(y * scale)) if score >= 0.5 and abs(x) + abs(y) < 32768 else None for x, y, score in pose.keypoints
     ]
     for a, b in COCO_LIMBS if len(at) == 17 else ():
         start, end = at[a], at[b]

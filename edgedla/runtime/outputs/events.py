@@ -44,11 +44,7 @@ class Events:
     """
 
     def __init__(
-        self,
-        rules: Mapping[str, EventRule],
-        tell: Sequence[EventSink],
-        recorder: Optional[Recorder] = None,
-        state: str = "",
+        self, rules: Mapping[str, EventRule], tell: Sequence[EventSink], recorder: Optional[Recorder] = None, state: str = ""
     ) -> None:
         self._rules, self._tell, self._recorder, self._state = dict(rules), list(tell), recorder, state
         #: Not the only output of a pipeline, unless it records.
@@ -139,8 +135,15 @@ class Events:
         make_folder(os.path.dirname(os.path.abspath(self._state)))
         left = _left_in(self._state)
         for document in left:
-            self._say({**document, "state": "end", "time": round(time.time(), 3), "seconds": None,
-                       "why": "the run that began it was killed"})  # fmt: skip
+            self._say(
+                {
+                    **document,
+                    "state": "end",
+                    "time": round(time.time(), 3),
+                    "seconds": None,
+                    "why": "the run that began it was killed",
+                }
+            )
         if left:
             self._keep_state()
 
@@ -182,7 +185,9 @@ def _left_in(path: str) -> List[Document]:
             return [{str(k): str(v) for k, v in d.items()} for d in left if {"event", "id"} <= set(d)]
         except (ValueError, KeyError, TypeError, AttributeError) as e:
             raise UsageError(
-                "this file exists and holds something other than the events of `edgedla run`", where=path,
-                allowed="a new file, or one that `edgedla run` wrote", hint="give outputs.events_state another file",
-            ) from e  # fmt: skip
+                "this file exists and holds something other than the events of `edgedla run`",
+                where=path,
+                allowed="a new file, or one that `edgedla run` wrote",
+                hint="give outputs.events_state another file",
+            ) from e
     return []

@@ -29,9 +29,7 @@ class Guarded:
         again: opens the output once more. It must not write over what the one before it left.
     """
 
-    def __init__(
-        self, name: str, sink: Sink, again: Callable[[], Sink], clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, name: str, sink: Sink, again: Callable[[], Sink], clock: Callable[[], float] = time.monotonic) -> None:
         self.name, self.sink = name, sink
         self.alone = False
         self.failures = self.lost = 0

@@ -30,9 +30,11 @@ class HomeAssistant:
         self._base = config.status_topic.rpartition("/")[0] or config.status_topic
         self._id = _NOT_IN_AN_ID.sub("_", f"edgedla_{self._base}")
         self._pairs = [
-            (name, source or ONLY) for name, rule in rules.items() for source in sources
+            (name, source or ONLY)
+            for name, rule in rules.items()
+            for source in sources
             if not rule.sources or source in rule.sources
-        ]  # fmt: skip
+        ]
         #: (event, source) -> ids of those that go on.
         self._open: Dict[Tuple[str, str], Set[str]] = {pair: set() for pair in self._pairs}
 
@@ -49,12 +51,16 @@ class HomeAssistant:
             for kind, more in kinds.items():
                 components[f"{key}_{kind}"] = {"platform": kind, "unique_id": f"{self._id}_{key}_{kind}", **more}
         device = {
-            "device": {"identifiers": [self._id], "name": f"edgedla {self._base}", "manufacturer": "edgedla",
-                       "sw_version": version()},
+            "device": {
+                "identifiers": [self._id],
+                "name": f"edgedla {self._base}",
+                "manufacturer": "edgedla",
+                "sw_version": version(),
+            },
             "origin": {"name": "edgedla", "sw_version": version()},
             "availability_topic": self._config.status_topic,
             "components": components,
-        }  # fmt: skip
+        }
         states = [state for pair in self._pairs for state in self._states(*pair)]
         return [(f"{self._config.discovery}/device/{self._id}/config", as_json(device)), *states]
 

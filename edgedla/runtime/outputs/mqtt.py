@@ -100,8 +100,11 @@ class Mqtt:
         if again:
             log.warning(
                 "mqtt %s: connected again; %d messages are sent late, %d results and %d events were dropped so far",
-                self._broker, kept, self.dropped, self.dropped_events,
-            )  # fmt: skip
+                self._broker,
+                kept,
+                self.dropped,
+                self.dropped_events,
+            )
 
     def _on_connect_fail(self, *arguments: object) -> None:
         """Logged once until the broker has answered: attempts continue for the whole run."""
@@ -113,8 +116,10 @@ class Mqtt:
             reason = getattr(error, "strerror", None) or error or "no connection"
             log.warning(
                 "mqtt %s: the broker cannot be reached: %s; keeping the newest %d results for it",
-                self._broker, reason, self._config.queue,
-            )  # fmt: skip
+                self._broker,
+                reason,
+                self._config.queue,
+            )
 
     def _on_disconnect(self, *arguments: object) -> None:
         with self._condition:
@@ -123,9 +128,7 @@ class Mqtt:
         if was and not self._ending:
             self._told_lost = True
             log.warning(
-                "mqtt %s: no connection to the broker; keeping the newest %d results for it",
-                self._broker,
-                self._config.queue,
+                "mqtt %s: no connection to the broker; keeping the newest %d results for it", self._broker, self._config.queue
             )
 
     def _forget_unsent(self) -> None:
@@ -227,8 +230,12 @@ class Mqtt:
         if unsent or dropped:
             log.warning(
                 "mqtt %s: %d messages were not sent; for %d results and %d events of them the queue of %d was full",
-                self._broker, unsent + dropped, self.dropped, self.dropped_events, self._config.queue,
-            )  # fmt: skip
+                self._broker,
+                unsent + dropped,
+                self.dropped,
+                self.dropped_events,
+                self._config.queue,
+            )
 
     def to_dict(self) -> Dict[str, Any]:
         return {

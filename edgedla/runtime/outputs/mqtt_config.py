@@ -59,8 +59,7 @@ def check_mqtt(config: MqttConfig) -> None:
     parts = broker_parts(config.url)
     if parts.password is not None:
         raise UsageError(
-            "the address outputs.mqtt.url holds a password",
-            allowed=f"outputs.mqtt.password_file, or {PASSWORD_VARIABLE}",
+            "the address outputs.mqtt.url holds a password", allowed=f"outputs.mqtt.password_file, or {PASSWORD_VARIABLE}"
         )
     if config.password_file and not parts.username:
         raise UsageError(
@@ -68,19 +67,12 @@ def check_mqtt(config: MqttConfig) -> None:
             allowed=f"a user in outputs.mqtt.url: {parts.scheme}://USER@{parts.hostname}",
         )
     if config.ca_file and parts.scheme == "mqtt":
-        raise UsageError(
-            f"outputs.mqtt.ca_file is for TLS, and outputs.mqtt.url is {config.url}", allowed="mqtts://..."
-        )
+        raise UsageError(f"outputs.mqtt.ca_file is for TLS, and outputs.mqtt.url is {config.url}", allowed="mqtts://...")
     if config.qos not in (0, 1):
         raise UsageError(f"outputs.mqtt.qos is {config.qos}", allowed="0, 1")
     if config.queue < 1:
         raise UsageError(f"outputs.mqtt.queue is {config.queue}", allowed="1 or more")
-    for topic in (
-        config.topic,
-        config.status_topic,
-        config.topic_of_events,
-        *([config.discovery] if config.discovery else []),
-    ):
+    for topic in (config.topic, config.status_topic, config.topic_of_events, *([config.discovery] if config.discovery else [])):
         plain = topic.replace("{source}", "").replace("{model}", "")
         if not topic or any(c in plain for c in "+#{}\0") or len(topic.encode()) > 1024:
             raise UsageError(f"the topic {topic!r}", allowed="text without + and #, with {source} and {model}")
@@ -104,9 +96,7 @@ def password_of(config: MqttConfig) -> Optional[str]:
         with open(config.password_file, encoding="utf-8") as f:
             return f.read().strip()
     except (OSError, UnicodeDecodeError) as e:
-        raise UsageError(
-            f"the password cannot be read: {getattr(e, 'strerror', None) or e}", where=config.password_file
-        ) from e
+        raise UsageError(f"the password cannot be read: {getattr(e, 'strerror', None) or e}", where=config.password_file) from e
 
 
 def filled(topic: str, source: str, model: str) -> str:

@@ -52,9 +52,11 @@ def require_ours(path: str, kinds: Sequence[Tuple[str, ...]]) -> None:
     """
     if os.path.isfile(path) and not is_ours(path, kinds):
         raise UsageError(
-            "this file exists and holds something other than results of `edgedla run`", where=path,
-            allowed="a new file, or one that `edgedla run` wrote", hint="give the output another file",
-        )  # fmt: skip
+            "this file exists and holds something other than results of `edgedla run`",
+            where=path,
+            allowed="a new file, or one that `edgedla run` wrote",
+            hint="give the output another file",
+        )
 
 
 def remove_beyond(path: str, keep: int, kinds: Sequence[Tuple[str, ...]]) -> None:

@@ -59,9 +59,7 @@ class Pictures:
         wanted: False while nobody needs pictures; then nothing is drawn.
     """
 
-    def __init__(
-        self, name: str, width: int, use: Callable[[np.ndarray, float], object], wanted: Callable[[], bool]
-    ) -> None:
+    def __init__(self, name: str, width: int, use: Callable[[np.ndarray, float], object], wanted: Callable[[], bool]) -> None:
         self.latest = Latest()
         self._name, self._width, self._use, self._wanted = name, width, use, wanted
         #: Number of results at the last picture.

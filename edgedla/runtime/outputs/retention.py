@@ -46,12 +46,7 @@ class Retention:
     stores = False
 
     def __init__(
-        self,
-        files: Callable[[], Iterable[Tuple[Path, ...]]],
-        folders: Iterable[Path],
-        days: float,
-        gb: float,
-        free_gb: float,
+        self, files: Callable[[], Iterable[Tuple[Path, ...]]], folders: Iterable[Path], days: float, gb: float, free_gb: float
     ) -> None:
         self._files, self._folders = files, list(folders)
         self._most_s, self._most, self._free = days * 86400, gb * GB, free_gb * GB

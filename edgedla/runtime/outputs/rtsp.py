@@ -63,16 +63,12 @@ def address_of(config: RtspConfig) -> Tuple[str, int, str]:
     try:
         parts = urlsplit(config.url)
         port = parts.port or PORT
-        good = (
-            parts.scheme == "rtsp" and not parts.query and "@" not in parts.netloc and bool(_PATH.fullmatch(parts.path))
-        )
+        good = parts.scheme == "rtsp" and not parts.query and "@" not in parts.netloc and bool(_PATH.fullmatch(parts.path))
     except ValueError:
         good = False
     if not good:
         raise UsageError(
-            "no address to serve at",
-            where="outputs.rtsp.url",
-            allowed="rtsp://[host]:port/{source}, without user and password",
+            "no address to serve at", where="outputs.rtsp.url", allowed="rtsp://[host]:port/{source}, without user and password"
         )
     return parts.hostname or "0.0.0.0", port, parts.path
 
@@ -134,27 +130,36 @@ class Rtsp:
 
     def _pictures_of(self, source: str) -> PictureThread:
         return PictureThread(
-            f"edgedla-rtsp-{source}", self._config.rate, self._config.width,
-            lambda image, at_s: self._send(source, image), wanted=lambda: self._watched[source],
-        )  # fmt: skip
+            f"edgedla-rtsp-{source}",
+            self._config.rate,
+            self._config.width,
+            lambda image, at_s: self._send(source, image),
+            wanted=lambda: self._watched[source],
+        )
 
     def _start(self) -> None:
         theirs = {}
         for source in self._sources:
             theirs[source], self._pipes[source] = os.pipe()
         settings = {
-            "host": self._host, "port": self._port, "rate": self._config.rate, "kbps": self._config.kbps,
+            "host": self._host,
+            "port": self._port,
+            "rate": self._config.rate,
+            "kbps": self._config.kbps,
             "encoders": encoders(self._config.encoder),
             "streams": [{"fd": theirs[s], "path": self._path.replace("{source}", s or ONLY)} for s in self._sources],
-        }  # fmt: skip
+        }
         try:
             self._process = subprocess.Popen(
                 [sys.executable, "-I", "-S", str(Path(__file__).with_name("rtsp_child.py"))],
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, pass_fds=tuple(theirs.values()),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._log,
+                pass_fds=tuple(theirs.values()),
                 start_new_session=True,
                 # Each viewer adds threads; with one malloc arena per thread, memory was seen to grow without end.
                 env={"MALLOC_ARENA_MAX": str(ARENAS), **os.environ},
-            )  # fmt: skip
+            )
         finally:
             for fd in theirs.values():
                 os.close(fd)

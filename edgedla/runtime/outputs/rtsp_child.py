@@ -244,15 +244,14 @@ def main() -> None:
     # A new viewer sees grey until the next key frame: one per second.
     kbps, gop = int(settings["kbps"]), max(1, int(settings["rate"]))
     chain = ENCODERS[encoder] % {"kbps": kbps, "bps": kbps * 1000, "gop": gop}
-    launch = f"( appsrc name=edgedla is-live=true format=time do-timestamp=true max-bytes=0 ! queue max-size-buffers=2 ! {chain} )"
+    launch = (
+        f"( appsrc name=edgedla is-live=true format=time do-timestamp=true max-bytes=0 ! queue max-size-buffers=2 ! {chain} )"
+    )
     server = P(libraries.rtsp.gst_rtsp_server_new())
     libraries.rtsp.gst_rtsp_server_set_address(server, settings["host"].encode())
     libraries.rtsp.gst_rtsp_server_set_service(server, str(settings["port"]).encode())
     mounts = P(libraries.rtsp.gst_rtsp_server_get_mount_points(server))
-    streams = [
-        Stream(libraries, n, stream["fd"], stream["path"], launch, mounts)
-        for n, stream in enumerate(settings["streams"])
-    ]
+    streams = [Stream(libraries, n, stream["fd"], stream["path"], launch, mounts) for n, stream in enumerate(settings["streams"])]
     if not libraries.rtsp.gst_rtsp_server_attach(server, None):
         fail(
             f"the address {settings['host']}:{settings['port']} cannot be opened: is it in use, and is it an address of this machine?"

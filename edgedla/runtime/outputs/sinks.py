@@ -50,9 +50,7 @@ class JsonLines:
         UsageError: the file, or one that would be renamed or replaced, is not ours.
     """
 
-    def __init__(
-        self, path: str, rotate_mb: float = 0.0, keep: int = 5, kinds: Sequence[Tuple[str, ...]] = RESULTS
-    ) -> None:
+    def __init__(self, path: str, rotate_mb: float = 0.0, keep: int = 5, kinds: Sequence[Tuple[str, ...]] = RESULTS) -> None:
         self.path, self._most_bytes, self._keep, self._kinds = path, int(rotate_mb * 1e6), keep, kinds
         self._fd, self._regular = -1, False
         with writing(path):
@@ -122,9 +120,7 @@ class JsonLines:
         except OSError as e:
             if self._regular and done:
                 os.ftruncate(self._fd, before)
-            raise RunError(
-                f"cannot write: {e.strerror}", where=self.path, hint="every line before this one is complete"
-            ) from e
+            raise RunError(f"cannot write: {e.strerror}", where=self.path, hint="every line before this one is complete") from e
 
     def close(self) -> None:
         if self._fd >= 0:
@@ -295,9 +291,7 @@ class AnnotatedVideo:
             self._writer = cv2.VideoWriter(self.path, cv2.VideoWriter_fourcc(*code), self._rate, self._size_wh)
             if not self._writer.isOpened():
                 self._writer = None
-                raise RunError(
-                    "OpenCV cannot write this video", where=self.path, hint="the codec may be missing: try .avi"
-                )
+                raise RunError("OpenCV cannot write this video", where=self.path, hint="the codec may be missing: try .avi")
         if image.shape[1::-1] != self._size_wh:
             # The writer silently drops frames of another size.
             image = cv2.resize(image, self._size_wh)
@@ -316,8 +310,10 @@ class AnnotatedVideo:
                     self._late = True
                     log.warning(
                         "%s: this machine is too slow for %g frames per second, so the video plays too fast; set a lower `max_rate` "
-                        "for the source", self.path, self._rate,
-                    )  # fmt: skip
+                        "for the source",
+                        self.path,
+                        self._rate,
+                    )
                 return
             self._writer.write(self._last)
             self._timing.wrote(1)

@@ -92,9 +92,10 @@ class Capture:
         if not self.reader.ready.wait(wait_s) and not (self._patient and self.live):
             self.stop()
             raise RunError(
-                f"the source did not open within {wait_s:.0f} s", where=self.reader.uri,
+                f"the source did not open within {wait_s:.0f} s",
+                where=self.reader.uri,
                 hint="check that the address answers from this machine, for example with ffprobe",
-            )  # fmt: skip
+            )
         # Later failures are the pipeline's to tell.
         if self.failure is not None and self.frame_hw == (0, 0):
             raise self.failure

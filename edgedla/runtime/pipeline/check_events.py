@@ -20,9 +20,7 @@ def check_events(config: PipelineConfig) -> None:
     if config.outputs.clips.folder:
         check_clips(config.outputs.clips)
         if not config.events:
-            raise UsageError(
-                "outputs.clips records events, and the file has none", hint="events: {NAME: {classes: [...]}}"
-            )
+            raise UsageError("outputs.clips records events, and the file has none", hint="events: {NAME: {classes: [...]}}")
     for name, rule in config.events.items():
         _check(f"events.{name}", rule, config)
 

@@ -95,9 +95,7 @@ def check_names(config: PipelineConfig) -> None:
         raise UsageError(f"crops of {', '.join(sorted(stuck))} form a cycle")
     for name in config.sources:
         if config.models and not any(sees(m, name) for m in config.models.values() if not m.crops.of):
-            raise UsageError(
-                f"no model takes frames of sources.{name}", hint="name it in a model's sources, or leave it out"
-            )
+            raise UsageError(f"no model takes frames of sources.{name}", hint="name it in a model's sources, or leave it out")
 
 
 def _check_record(config: PipelineConfig) -> None:
@@ -109,17 +107,13 @@ def _check_record(config: PipelineConfig) -> None:
             at = f"sources.{name}" if name else "source"
             raise UsageError(f"outputs.record: {at}.codec is {stream.codec}", allowed="h264, h265")
     if not streams:
-        raise UsageError(
-            "outputs.record: no source is rtsp://", hint="outputs.video records annotated frames of any source"
-        )
+        raise UsageError("outputs.record: no source is rtsp://", hint="outputs.video records annotated frames of any source")
 
 
 def _check_numbers(config: PipelineConfig) -> None:
     if config.capture.stall_s < LEAST_STALL_S:
         hint = "a large number allows a source to give no frames for that long"
-        raise UsageError(
-            f"capture.stall_s is {config.capture.stall_s:g}", allowed=f"{LEAST_STALL_S:g} or more", hint=hint
-        )
+        raise UsageError(f"capture.stall_s is {config.capture.stall_s:g}", allowed=f"{LEAST_STALL_S:g} or more", hint=hint)
     for at, part in (("outputs", config.outputs), ("metrics", config.metrics)):
         if part.keep > MOST_KEPT:
             raise UsageError(f"{at}.keep is {part.keep}", allowed=f"up to {MOST_KEPT}")
@@ -130,9 +124,7 @@ def _check_numbers(config: PipelineConfig) -> None:
     for at, address in (("metrics", config.metrics.address), ("view", config.view.address)):
         # The system takes an empty address for all addresses of this machine.
         if not _ADDRESS.fullmatch(address):
-            raise UsageError(
-                f"{at}.address is {address!r}", allowed="127.0.0.1, 0.0.0.0 or another address of this machine"
-            )
+            raise UsageError(f"{at}.address is {address!r}", allowed="127.0.0.1, 0.0.0.0 or another address of this machine")
 
 
 def sees(model: ModelConfig, source: str) -> bool:
@@ -165,9 +157,7 @@ def _check_model(name: str, model: ModelConfig, config: PipelineConfig) -> None:
     if model.track not in TRACKERS:
         raise UsageError(f"{at}.track is {model.track!r}", allowed="bytetrack")
     if model.track and model.decode.kind in WITHOUT_BOXES:
-        raise UsageError(
-            f"{at}.track: there are no boxes, its decode.kind is {model.decode.kind}", allowed="a detector"
-        )
+        raise UsageError(f"{at}.track: there are no boxes, its decode.kind is {model.decode.kind}", allowed="a detector")
     if model.every < 1:
         raise UsageError(f"{at}.every is {model.every}", allowed="1 or more")
     if model.devices and config.placement:
@@ -182,9 +172,7 @@ def _check_model(name: str, model: ModelConfig, config: PipelineConfig) -> None:
         kind = config.models[rule.of].decode.kind
         raise UsageError(f"{at}.crops: {rule.of} finds no boxes, its decode.kind is {kind}", allowed="a detector")
     if model.every != 1:
-        raise UsageError(
-            f"{at}.every: the model gets the crops of each frame of {rule.of}", hint=f"models.{rule.of}.every"
-        )
+        raise UsageError(f"{at}.every: the model gets the crops of each frame of {rule.of}", hint=f"models.{rule.of}.every")
     if rule.most < 1:
         raise UsageError(f"{at}.crops.most is {rule.most}", allowed="1 or more")
 
@@ -202,9 +190,7 @@ def _absolute(config: PipelineConfig, folder: str) -> PipelineConfig:
     def source(given: SourceConfig) -> SourceConfig:
         tls = given.options.get("tls")
         if isinstance(tls, dict) and isinstance(tls.get("ca_file"), str):
-            given = dataclasses.replace(
-                given, options={**given.options, "tls": {**tls, "ca_file": full(tls["ca_file"])}}
-            )
+            given = dataclasses.replace(given, options={**given.options, "tls": {**tls, "ca_file": full(tls["ca_file"])}})
         return dataclasses.replace(given, uri=in_folder(given.uri, folder))
 
     def paths(value: Any, names: str) -> Any:
@@ -265,8 +251,7 @@ def with_overrides(
     check_names(base)
     if not (base.artifact or base.models) or not (base.source.uri or base.sources):
         raise UsageError(
-            "a run needs an artifact and a source",
-            hint="edgedla run ARTIFACT --source URI, or edgedla run pipeline.yaml",
+            "a run needs an artifact and a source", hint="edgedla run ARTIFACT --source URI, or edgedla run pipeline.yaml"
         )
     return base
 

@@ -135,9 +135,7 @@ class Lane:
         self.ages = {s: age for s, age in self.ages.items() if s != source}
         self._trackers.pop(source, None)
 
-    def feed(
-        self, more: Callable[[], bool], stopped: Callable[[], bool], enough: Callable[[], bool] = lambda: False
-    ) -> None:
+    def feed(self, more: Callable[[], bool], stopped: Callable[[], bool], enough: Callable[[], bool] = lambda: False) -> None:
         """Takes, prepares and submits until `more()` is false and the slots are empty, `enough()` was taken, or `stopped()`,
         which gives up what was taken and has no runner yet."""
         try:
@@ -183,9 +181,7 @@ class Lane:
 
     def _submit(self, parts: Sequence[_Part], stopped: Callable[[], bool]) -> bool:
         started = time.monotonic()
-        inputs, geometries = self.engine.prepare(
-            [(part.job.source, part.image, part.job.frame.pixels) for part in parts]
-        )
+        inputs, geometries = self.engine.prepare([(part.job.source, part.image, part.job.frame.pixels) for part in parts])
         ready = time.monotonic()
         self.stages["preprocess"].add((ready - started) * 1e3)
         # Upwards at once, slowly downwards: a runner that waits for its input costs more than an image that waits.
@@ -246,9 +242,7 @@ class Lane:
         self.stages["age"].add(age_ms)
         if job.source in self.ages:
             self.ages[job.source].add(age_ms)
-        result = FrameResult(
-            job.frame, results, item.runner, item.simulated, item.inference_ms, age_ms, job.source, self.name
-        )
+        result = FrameResult(job.frame, results, item.runner, item.simulated, item.inference_ms, age_ms, job.source, self.name)
         emit(result)
         for child in self.children:
             crops = crops_of(child.crops, result) if child.crops is not None else []
@@ -273,8 +267,10 @@ class Lane:
         if self.non_finite & (self.non_finite - 1) == 0:
             log.warning(
                 "%s: output %s holds NaN or infinity (%d results so far): values beyond FP16's 65504, or broken weights",
-                item.runner, broken[0], self.non_finite,
-            )  # fmt: skip
+                item.runner,
+                broken[0],
+                self.non_finite,
+            )
 
     @property
     def all_non_finite(self) -> bool:

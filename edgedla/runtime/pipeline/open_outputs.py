@@ -201,8 +201,11 @@ def draws(config: PipelineConfig) -> bool:
 def written_by(config: PipelineConfig) -> Dict[str, Sequence[str]]:
     """The files and folders that each setting writes."""
     written = {f"outputs.{name}": output.writes(config) for name, output in OUTPUTS.items()}
-    more = {"metrics.jsonl": config.metrics.jsonl, "outputs.clips.folder": config.outputs.clips.folder,
-            "outputs.events_state": config.outputs.events_state}  # fmt: skip
+    more = {
+        "metrics.jsonl": config.metrics.jsonl,
+        "outputs.clips.folder": config.outputs.clips.folder,
+        "outputs.events_state": config.outputs.events_state,
+    }
     return {**written, **{name: [path] for name, path in more.items()}}
 
 
@@ -226,9 +229,10 @@ def require_apart(config: PipelineConfig) -> None:
         for setting, paths in written.items():
             if any(os.path.exists(path) and os.path.samefile(path, source.place) for path in paths if path):
                 raise UsageError(
-                    "this output would overwrite the source", where=f"{setting}: {source.text}",
+                    "this output would overwrite the source",
+                    where=f"{setting}: {source.text}",
                     hint="give the output another file",
-                )  # fmt: skip
+                )
 
 
 def _opened(name: str, output: Output, config: PipelineConfig, rate_of: Rate) -> Sink:
@@ -237,10 +241,7 @@ def _opened(name: str, output: Output, config: PipelineConfig, rate_of: Rate) ->
 
 
 def open_outputs(
-    config: PipelineConfig,
-    rate_of: Rate,
-    kept: Optional[Mapping[str, Sink]] = None,
-    names: Optional[Sequence[str]] = None,
+    config: PipelineConfig, rate_of: Rate, kept: Optional[Mapping[str, Sink]] = None, names: Optional[Sequence[str]] = None
 ) -> Dict[str, Sink]:
     """Outputs by name, in the order in which they take results and are closed. Where one cannot be made, none stays open.
 

@@ -37,10 +37,7 @@ Pools = Union[None, Pool, Mapping[str, Pool]]
 @typed
 @contextlib.contextmanager
 def open_pipeline(
-    pipeline: Union[str, Path, PipelineConfig],
-    *,
-    on_result: Optional[Callable[[FrameResult], object]] = None,
-    pool: Pools = None,
+    pipeline: Union[str, Path, PipelineConfig], *, on_result: Optional[Callable[[FrameResult], object]] = None, pool: Pools = None
 ) -> Iterator[Pipeline]:
     """Context manager: opens a pipeline with its outputs, metrics and live page, and closes everything at the end.
 
@@ -160,7 +157,7 @@ def devices_of(config: PipelineConfig, models: Sequence[Model]) -> List[Sequence
         devices = list(placed_together(config.placement, [model.artifact for model in models], bool(config.models)))
     if len(models) > 1:
         with contextlib.suppress(ModuleNotFoundError):
-            from edgedla.runtime.pipeline.loadables_in_use import warn_of_loadables
+            from edgedla.runtime.runners.loadables_in_use import warn_of_loadables
 
             warn_of_loadables([(model.artifact, names) for model, names in zip(models, devices)])
     return devices
@@ -198,9 +195,7 @@ def _lane(config: PipelineConfig, model: Model, engine: Engine) -> Lane:
     return Lane(engine, shares, model.name, rule if rule.of else None, settings.batch_wait_ms / 1e3, track)
 
 
-def _prepare_open_sources(
-    captures: Mapping[str, Capture], lanes: Sequence[Lane], preparers: Sequence[Preparers]
-) -> None:
+def _prepare_open_sources(captures: Mapping[str, Capture], lanes: Sequence[Lane], preparers: Sequence[Preparers]) -> None:
     """Sets up preprocessing for the sources that are open: what cannot work is said before the run."""
     for lane, preparing in zip(lanes, preparers):
         for source in lane.slots.names:

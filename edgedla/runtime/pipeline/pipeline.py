@@ -167,9 +167,7 @@ class Pipeline:
             self.start()
         self.started_s = time.monotonic()
         threads = [
-            threading.Thread(
-                target=self._guard, args=(stage, lane), name=f"edgedla-{stage.__name__.strip('_')}", daemon=True
-            )
+            threading.Thread(target=self._guard, args=(stage, lane), name=f"edgedla-{stage.__name__.strip('_')}", daemon=True)
             for lane in self.lanes
             for stage in (self._feed, self._finish)
         ]

@@ -64,16 +64,12 @@ def read_document(path: str) -> Tuple[int, Dict[str, Any]]:
     for key in document:
         if key in KEYS[version]:
             continue
-        _refuse_key(
-            str(key), str(key), KEYS[version], path, f"it is a key of version {3 - version}" if key in other else ""
-        )
+        _refuse_key(str(key), str(key), KEYS[version], path, f"it is a key of version {3 - version}" if key in other else "")
     return version, document
 
 
 def _refuse_key(name: str, key: str, allowed: Tuple[str, ...], path: str, hint: str = "") -> None:
-    raise DocumentError(
-        f"unknown key {name!r}", where=path, allowed=", ".join(allowed), hint=hint or did_you_mean(key, allowed)
-    )
+    raise DocumentError(f"unknown key {name!r}", where=path, allowed=", ".join(allowed), hint=hint or did_you_mean(key, allowed))
 
 
 def config_of(document: Mapping[str, Any], path: str) -> PipelineConfig:
@@ -94,9 +90,7 @@ def _named(cls: Type[T], given: object, path: str, at: str) -> Dict[str, T]:
     values = {}
     for name, value in given.items():
         if not NAME.fullmatch(str(name)):
-            raise DocumentError(
-                f"the name {_short(name)} in {at}", where=path, allowed="1 to 64 letters, digits, - and _"
-            )
+            raise DocumentError(f"the name {_short(name)} in {at}", where=path, allowed="1 to 64 letters, digits, - and _")
         if cls is SourceConfig and isinstance(value, str):
             value = {"uri": value}
         values[str(name)] = _build(cls, value, path, f"{at}.{name}")
@@ -109,10 +103,19 @@ def _names(cls: type) -> Tuple[str, ...]:
 
 #: Fields that are mappings of their own, by their name.
 _NESTED: Mapping[str, type] = {
-    "source": SourceConfig, "preprocess": PreprocessConfig, "decode": DecodeOptions, "capture": CaptureOptions,
-    "outputs": OutputConfig, "metrics": MetricsConfig, "stop_after": Limits, "crops": CropRule,
-    "view": ViewConfig, "mqtt": MqttConfig, "clips": ClipConfig, "rtsp": RtspConfig,
-}  # fmt: skip
+    "source": SourceConfig,
+    "preprocess": PreprocessConfig,
+    "decode": DecodeOptions,
+    "capture": CaptureOptions,
+    "outputs": OutputConfig,
+    "metrics": MetricsConfig,
+    "stop_after": Limits,
+    "crops": CropRule,
+    "view": ViewConfig,
+    "mqtt": MqttConfig,
+    "clips": ClipConfig,
+    "rtsp": RtspConfig,
+}
 
 
 def _build(cls: Type[T], given: object, path: str, at: str) -> T:
@@ -158,9 +161,7 @@ def _typed(value: object, default: object, path: str, name: str) -> Any:
             return value
         raise DocumentError(f"{name} is {_short(value)}", where=path, allowed="true, false")
     if isinstance(default, (int, float)):
-        number: Union[int, float, None] = (
-            value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
-        )
+        number: Union[int, float, None] = value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
         if number is None or not 0 <= number <= MOST_NUMBER or (isinstance(default, int) and number != int(number)):
             kind = "a whole number" if isinstance(default, int) else "a number"
             raise DocumentError(f"{name} is {_short(value)}", where=path, allowed=f"{kind}, 0 or more")
@@ -170,9 +171,7 @@ def _typed(value: object, default: object, path: str, name: str) -> Any:
     if isinstance(default, tuple):
         if isinstance(value, str) and name.endswith("decode.labels") and _is_file_name(value):
             return read_labels(os.path.join(os.path.dirname(os.path.abspath(path)), value))
-        if isinstance(value, str) and name.endswith(
-            ("devices", "labels", "outputs", ".sources", ".classes", ".models")
-        ):
+        if isinstance(value, str) and name.endswith(("devices", "labels", "outputs", ".sources", ".classes", ".models")):
             value = [part.strip() for part in value.split(",")]
         if not isinstance(value, list):
             raise DocumentError(f"{name} is {_short(value)}", where=path, allowed="a list")

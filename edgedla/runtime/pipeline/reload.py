@@ -114,9 +114,7 @@ class Reloader:
             if name in pipeline.absent:
                 log.warning("the artifact of model %s can be read now: a restart takes it in", name)
                 if os.environ.get("NOTIFY_SOCKET"):
-                    pipeline.fail(
-                        RunError(f"the artifact of model {name} can be read now", hint="started again with it")
-                    )
+                    pipeline.fail(RunError(f"the artifact of model {name} can be read now", hint="started again with it"))
 
     def _reload_outputs(self, old: PipelineConfig, new: PipelineConfig) -> None:
         try:

@@ -27,15 +27,32 @@ BLOCK = (32, 8, 1)
 #: The kernel's struct Params.
 PARAMS = np.dtype(
     [
-        ("src_h", "i4"), ("src_w", "i4"), ("src_stride", "i4"), ("dst_h", "i4"), ("dst_w", "i4"),
-        ("off_x", "i4"), ("off_y", "i4"), ("in_w", "i4"), ("in_h", "i4"),
-        ("step_x", "f4"), ("step_y", "f4"), ("org_x", "i4"), ("org_y", "i4"), ("cut_w", "i4"), ("cut_h", "i4"),
-        ("mul", "f4", 3), ("add", "f4", 3), ("pad", "f4", 3),
-        ("swap", "i4"), ("row_elements", "i4"), ("plane_elements", "i4"), ("frame_elements", "i4"),
+        ("src_h", "i4"),
+        ("src_w", "i4"),
+        ("src_stride", "i4"),
+        ("dst_h", "i4"),
+        ("dst_w", "i4"),
+        ("off_x", "i4"),
+        ("off_y", "i4"),
+        ("in_w", "i4"),
+        ("in_h", "i4"),
+        ("step_x", "f4"),
+        ("step_y", "f4"),
+        ("org_x", "i4"),
+        ("org_y", "i4"),
+        ("cut_w", "i4"),
+        ("cut_h", "i4"),
+        ("mul", "f4", 3),
+        ("add", "f4", 3),
+        ("pad", "f4", 3),
+        ("swap", "i4"),
+        ("row_elements", "i4"),
+        ("plane_elements", "i4"),
+        ("frame_elements", "i4"),
         ("src_frame_bytes", "i8"),
     ],
     align=True,
-)  # fmt: skip
+)
 
 
 def kernel_macros(spec: Preprocess) -> tuple:
@@ -50,10 +67,7 @@ def kernel_macros(spec: Preprocess) -> tuple:
             f"the CUDA preprocessing does not write {spec.dtype} in {spec.format}",
             allowed="FLOAT in LINEAR; HALF or INT8 in " + ", ".join(str(f) for f in LAYOUTS),
         )
-    if (spec.format is TensorFormat.CHW16) != (spec.dtype == "HALF") and spec.format in (
-        TensorFormat.CHW16,
-        TensorFormat.CHW32,
-    ):
+    if (spec.format is TensorFormat.CHW16) != (spec.dtype == "HALF") and spec.format in (TensorFormat.CHW16, TensorFormat.CHW32):
         raise UsageError(f"{spec.format} with {spec.dtype}", allowed="CHW16 with HALF, CHW32 with INT8")
     colours = ("BLACK", "LUMA", "U_BLUE", "U_GREEN", "V_GREEN", "V_RED")
     return (

@@ -37,9 +37,7 @@ def check_device(artifact: Artifact, name: str) -> None:
             hint="build a second artifact with `--layer-devices '*:GPU'`, and name it: --device GPU=ARTIFACT",
         )
     if name.startswith("DLA") and not uses_dla(artifact):
-        raise UsageError(
-            f"the artifact has no DLA layer: nothing of it would run on {name}", where=where, allowed="GPU"
-        )
+        raise UsageError(f"the artifact has no DLA layer: nothing of it would run on {name}", where=where, allowed="GPU")
 
 
 def check_chain_devices(chain: Artifact, names: Sequence[str]) -> None:
@@ -119,12 +117,4 @@ def _open_chain(chain: Artifact) -> ChainRunner:
         raise
 
 
-__all__ = [
-    "Runner",
-    "chain_name",
-    "check_chain_devices",
-    "check_device",
-    "open_runners",
-    "outputs_as_arrays",
-    "uses_dla",
-]
+__all__ = ["Runner", "chain_name", "check_chain_devices", "check_device", "open_runners", "outputs_as_arrays", "uses_dla"]

@@ -180,8 +180,6 @@ def outputs_as_arrays(artifact: Artifact, buffers: Mapping[str, np.ndarray]) -> 
     # A chain's output has the memory layout of its stage's engine.
     kinds = {b.name: s.artifact.kind for s in artifact.stages for b in s.artifact.outputs}
     return {
-        b.name: unpack(
-            buffers[b.name], binding_layout(b, chip, kinds.get(b.name, artifact.kind) != "standalone"), scale=b.scale
-        )
+        b.name: unpack(buffers[b.name], binding_layout(b, chip, kinds.get(b.name, artifact.kind) != "standalone"), scale=b.scale)
         for b in artifact.outputs
     }

@@ -223,9 +223,7 @@ class ChainRunner:
             unfinished = sorted(self._under_way, key=lambda f: -f.stage)
             self._under_way.clear()
         for frame in unfinished:
-            frame.ticket.set_exception(
-                self._named(RunError("the runner was closed while the inference hung"), frame.stage)
-            )
+            frame.ticket.set_exception(self._named(RunError("the runner was closed while the inference hung"), frame.stage))
         if unfinished:
             log.warning("%s: %s hangs and is abandoned", self.name, self._stages[unfinished[0].stage].device)
         # Runners that do not hang close immediately.
@@ -263,9 +261,7 @@ def _connected(artifact: Artifact, runners: Sequence[Runner]) -> List[_Stage]:
         stages.append(_Stage(built.device, runner, reads, tuple(b.name for b in built.artifact.outputs)))
         available |= set(stages[-1].gives)
     if final - available:
-        raise RunError(
-            f"no stage gives the output {min(final - available)}", where=where, hint="build the artifact again"
-        )
+        raise RunError(f"no stage gives the output {min(final - available)}", where=where, hint="build the artifact again")
     last = {name: k for k, stage in enumerate(stages) for name in stage.reads}
     for k, stage in enumerate(stages):
         stage.gives = tuple(name for name in stage.gives if name in final or last.get(name, -1) > k)

@@ -94,9 +94,7 @@ class CudlaRunner(CudaRunner):
 
     def _mapped_works(self) -> bool:
         if ended_a_process(_TRIAL):
-            log.warning(
-                "%s: an earlier test of mapped memory crashed its process; buffers are copied instead", self.name
-            )
+            log.warning("%s: an earlier test of mapped memory crashed its process; buffers are copied instead", self.name)
             return False
         expected = self._trial(mapped=False)
         try:

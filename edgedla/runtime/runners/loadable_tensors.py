@@ -27,9 +27,7 @@ def match(tensors: Sequence[ModuleTensor], bindings: Sequence[Binding], kind: st
         RunError: no such pairing, or a pair with different sizes in bytes; the text lists both sides.
     """
     if len(tensors) != len(bindings):
-        raise _mismatch(
-            f"the loadable has {len(tensors)} {kind}, the manifest {len(bindings)}", tensors, bindings, where
-        )
+        raise _mismatch(f"the loadable has {len(tensors)} {kind}, the manifest {len(bindings)}", tensors, bindings, where)
     pairs: Dict[int, Binding] = {}
     for i, tensor in enumerate(tensors):
         named = [b for b in bindings if is_name_of(tensor.name, b.name)]
@@ -43,10 +41,7 @@ def match(tensors: Sequence[ModuleTensor], bindings: Sequence[Binding], kind: st
         if len(open_bindings) > 1:
             order = ", ".join(f"{tensors[i].name} is {b.name}" for i, b in zip(open_tensors, open_bindings))
             log.warning(
-                "%s: the loadable's %s do not have the manifest's names; matched in the manifest's order: %s",
-                where,
-                kind,
-                order,
+                "%s: the loadable's %s do not have the manifest's names; matched in the manifest's order: %s", where, kind, order
             )
     for i, tensor in enumerate(tensors):
         binding = pairs.get(i)

@@ -17,9 +17,14 @@ from edgedla.runtime.runners import Runner, open_runners, outputs_as_arrays
 
 #: Element type of input samples, by the binding's type; INT8 values are computed here.
 ELEMENTS: Mapping[str, type] = {
-    "FLOAT": np.float32, "HALF": np.float32, "INT8": np.float32,
-    "UINT8": np.uint8, "INT32": np.int32, "INT64": np.int64, "BOOL": np.bool_,
-}  # fmt: skip
+    "FLOAT": np.float32,
+    "HALF": np.float32,
+    "INT8": np.float32,
+    "UINT8": np.uint8,
+    "INT32": np.int32,
+    "INT64": np.int64,
+    "BOOL": np.bool_,
+}
 #: A longer inference counts as hanging.
 TIMEOUT_S = 60.0
 
@@ -42,8 +47,5 @@ def device_network(artifact: Artifact, name: str, stack: ExitStack) -> Network:
 def _run(artifact: Artifact, runner: Runner, feed: Feed) -> Dict[str, np.ndarray]:
     chip = str(artifact.platform["chip"])
     fallback = artifact.kind != "standalone"
-    buffers = {
-        b.name: pack(np.asarray(feed[b.name]), binding_layout(b, chip, fallback), scale=b.scale)
-        for b in artifact.inputs
-    }
+    buffers = {b.name: pack(np.asarray(feed[b.name]), binding_layout(b, chip, fallback), scale=b.scale) for b in artifact.inputs}
     return outputs_as_arrays(artifact, runner.wait(runner.submit(buffers), TIMEOUT_S))

@@ -257,12 +257,7 @@ def say(gst: ctypes.CDLL, message: int, kind: bytes) -> None:
     parse(ctypes.c_void_p(message), ctypes.byref(error), ctypes.byref(debug))
     path = _PATH.search(text_of(debug))
     where = f"from element {path.group(1)}: " if path else ""
-    text = (
-        where
-        + (text_of(error.contents.message) if error else "unknown")
-        + "\nAdditional debug info:\n"
-        + text_of(debug)
-    )
+    text = where + (text_of(error.contents.message) if error else "unknown") + "\nAdditional debug info:\n" + text_of(debug)
     if wrong:
         fail(text)
     os.write(2, f"WARNING: {text}\n".encode())

@@ -39,9 +39,7 @@ _LOG_BYTES = 1 << 20
 SPACE_BYTES = 64 << 20
 log = logging.getLogger("edgedla.runtime.sources.gst_launch")
 #: Parts of GStreamer's errors to leave out: positions in its source code, and what repeats the error.
-_NOISE = re.compile(
-    r"\S+\.[cy]\(\d+\): |Additional debug info|(?:ERROR: )?pipeline doesn't want|Failed to set pipeline"
-)
+_NOISE = re.compile(r"\S+\.[cy]\(\d+\): |Additional debug info|(?:ERROR: )?pipeline doesn't want|Failed to set pipeline")
 #: How GStreamer's rtspsrc and souphttpsrc say 401 and 403.
 _DENIED = re.compile(r"Unauthorized|Forbidden|\((?:401|403)\)|[Nn]ot authorized")
 _ELEMENT = re.compile(r"^(?:ERROR|WARNING): (?:from element /GstPipeline:\S+?/?([^/\s]+): )?")
@@ -169,9 +167,10 @@ class GstLaunchSource:
         if previous_hw not in ((0, 0), hw):
             if self._film:
                 raise UsageError(
-                    f"the film's frames changed from {previous_hw[1]}x{previous_hw[0]} to {hw[1]}x{hw[0]}", where=self.uri,
+                    f"the film's frames changed from {previous_hw[1]}x{previous_hw[0]} to {hw[1]}x{hw[0]}",
+                    where=self.uri,
                     hint="one size for all: width and height in the pipeline file, or videoscale in the pipeline",
-                )  # fmt: skip
+                )
             raise RunError(f"the frames changed to {hw[1]}x{hw[0]}", where=self.uri)
         number, _, per = field.get("framerate", "0/1").partition("/")
         self.rate = self._spec.rate or int(number) / max(1, int(per or 1))
@@ -210,9 +209,7 @@ class GstLaunchSource:
         elif "missing a plug-in" in words:
             hint = "apt install gstreamer1.0-plugins-good gstreamer1.0-plugins-bad gstreamer1.0-libav"
         elif "not-negotiated" in words and self._spec.scheme == "v4l2":
-            hint = (
-                "the camera lacks this size, rate or format: `v4l2-ctl --list-formats-ext` lists them; try codec=mjpeg"
-            )
+            hint = "the camera lacks this size, rate or format: `v4l2-ctl --list-formats-ext` lists them; try codec=mjpeg"
         elif "not-linked" in words and self._spec.codec != "auto":
             hint = f"the stream is not {self._spec.codec}: leave `codec` out to take its own"
         elif self._spec.place.lower().startswith(("rtsps:", "https:")) and not self._spec.unchecked:

@@ -18,8 +18,13 @@ RAW = "video/x-raw,format={NV12,I420}"
 #: nvvidconv's and videoflip's names of each flip. videoflip's older property `method` does nothing in GStreamer 1.22.
 NV_FLIP = {"none": 0, "rotate-90": 3, "rotate-180": 2, "rotate-270": 1, "horizontal": 4, "vertical": 6}
 SOFT_FLIP = {
-    "none": "identity", "rotate-90": "90r", "rotate-180": "180", "rotate-270": "90l", "horizontal": "horiz", "vertical": "vert"
-}  # fmt: skip
+    "none": "identity",
+    "rotate-90": "90r",
+    "rotate-180": "180",
+    "rotate-270": "90l",
+    "horizontal": "horiz",
+    "vertical": "vert",
+}
 
 
 def _caps(kind: str, uri: SourceUri, extra: str = "") -> str:
@@ -54,7 +59,9 @@ def pipeline_head(uri: SourceUri, on_jetson: bool) -> str:
             return f"v4l2src device={device} ! {_caps('image/jpeg', uri)} ! {LEAKY} ! {decode}{turn} ! videoconvert ! {RAW}"
         return f"v4l2src device={device} ! {_caps('video/x-raw', uri)} ! {LEAKY}{turn} ! videoconvert ! {RAW}"
     if uri.scheme == "rtsp":
-        source = f"rtspsrc name=edgedla-source location={quote(uri.place)} latency={uri.latency_ms} drop-on-latency=true protocols=tcp"
+        source = (
+            f"rtspsrc name=edgedla-source location={quote(uri.place)} latency={uri.latency_ms} drop-on-latency=true protocols=tcp"
+        )
         # A stream may have sound too.
         decoded = f"{source} ! application/x-rtp,media=video ! {rtp_decoder(uri.codec, on_jetson, _recorder(uri))}"
     elif uri.scheme in ("http", *PUSHED):

@@ -72,7 +72,9 @@ class OpenCvSource:
             capture = cv2.VideoCapture(u.place, cv2.CAP_FFMPEG)
         if not capture.isOpened():
             capture.release()
-            camera = "check that the device exists and is free, or that the address is right; `edgedla doctor` lists what is installed"
+            camera = (
+                "check that the device exists and is free, or that the address is right; `edgedla doctor` lists what is installed"
+            )
             file = "check that the video file is complete, and that this OpenCV knows its codec"
             if u.scheme == "file":
                 raise DataError("OpenCV cannot open the source", where=u.text, hint=file)
@@ -134,9 +136,7 @@ class OpenCvSource:
         promised = 0 if self._spec.scheme != "file" else int(self._capture.get(import_cv2().CAP_PROP_FRAME_COUNT))
         # In some formats the header's number of frames is an estimate.
         if not self._spec.loop and promised - self._given > max(2, promised // 20):
-            log.warning(
-                "%s: the video ends after %d of %d frames: is the file complete?", self.uri, self._given, promised
-            )
+            log.warning("%s: the video ends after %d of %d frames: is the file complete?", self.uri, self._given, promised)
 
     def close(self) -> None:
         if self._capture is not None:
@@ -211,11 +211,7 @@ class ImageSource:
         return sized(loaded, self._spec)
 
     def read(self) -> Optional[np.ndarray]:
-        if (
-            self._next >= len(self._paths)
-            and not self._spec.loop
-            or (self._spec.frames and self._given >= self._spec.frames)
-        ):
+        if self._next >= len(self._paths) and not self._spec.loop or (self._spec.frames and self._given >= self._spec.frames):
             return None
         self._given += 1
         self._pace.wait()

@@ -77,6 +77,8 @@ def _opener(uri: SourceUri) -> urllib.request.OpenerDirector:
         host = urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], "", "", ""))
         passwords.add_password(None, host, unquote(parts.username), unquote(parts.password or ""))
     return urllib.request.build_opener(
-        urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context),
-        urllib.request.HTTPBasicAuthHandler(passwords), urllib.request.HTTPDigestAuthHandler(passwords),
-    )  # fmt: skip
+        urllib.request.ProxyHandler({}),
+        urllib.request.HTTPSHandler(context=context),
+        urllib.request.HTTPBasicAuthHandler(passwords),
+        urllib.request.HTTPDigestAuthHandler(passwords),
+    )

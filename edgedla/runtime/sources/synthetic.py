@@ -49,9 +49,7 @@ class SyntheticSource:
             # Two slopes a colour under weak noise, which the example's detector tells from its shapes. No sum is above 255.
             self._base >>= 3
             for colour in range(3):
-                down, right = (
-                    np.linspace(rng.randrange(8, 80), rng.randrange(8, 80), n).astype(np.uint8) for n in (h, w)
-                )
+                down, right = (np.linspace(rng.randrange(8, 80), rng.randrange(8, 80), n).astype(np.uint8) for n in (h, w))
                 self._base[..., colour] += down[:, None]
                 self._base[..., colour] += right[None, :]
             self._shapes = [_shape(rng, h, w, kind) for kind in (0, 1, 2)]

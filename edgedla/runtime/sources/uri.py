@@ -111,9 +111,7 @@ def parse_source(text: str, options: Optional[Mapping[str, object]] = None) -> S
         UsageError: unknown scheme or option, an option that this kind of source does not have, or a value that is not a number.
     """
     if not text:
-        raise UsageError(
-            "the source is empty", allowed=", ".join(f"{s}://" for s in SCHEMES) + ", a file, a folder of images"
-        )
+        raise UsageError("the source is empty", allowed=", ".join(f"{s}://" for s in SCHEMES) + ", a file, a folder of images")
     scheme, query, place = "", "", text
     if "://" in text:
         scheme, _, rest = text.partition("://")
@@ -139,9 +137,7 @@ def parse_source(text: str, options: Optional[Mapping[str, object]] = None) -> S
             # Everything up to the question mark is the file name, even a #: files have no fragments.
             place = unquote(place)
             if not place:
-                raise UsageError(
-                    "the address names no file", where=text, allowed=f"{scheme}://relative, {scheme}:///absolute"
-                )
+                raise UsageError("the address names no file", where=text, allowed=f"{scheme}://relative, {scheme}:///absolute")
         if scheme == "file" and os.path.isdir(place):
             scheme = "images"
         if scheme not in SCHEMES:
@@ -161,9 +157,7 @@ def parse_source(text: str, options: Optional[Mapping[str, object]] = None) -> S
     else:
         path, options_given, _ = text.partition("?")
         if options_given and os.path.exists(path) and not os.path.exists(text):
-            raise UsageError(
-                "a path takes no options", where=text, hint=f"file://{text}, or beside uri in a pipeline file"
-            )
+            raise UsageError("a path takes no options", where=text, hint=f"file://{text}, or beside uri in a pipeline file")
         scheme = "images" if os.path.isdir(text) or text.lower().endswith(IMAGE_ENDINGS) else "file"
     given: Dict[str, object] = dict(parse_qsl(query, keep_blank_values=True))
     given.update(options or {})

@@ -125,9 +125,7 @@ class _Work:
         parts = {name for name, _ in self.module.named_modules() if name}
         unknown = [path for path in paths if path not in parts]
         if unknown:
-            raise UsageError(
-                f"the module has no part {unknown[0]!r}", where="ending_at", allowed=", ".join(sorted(parts)[-20:])
-            )
+            raise UsageError(f"the module has no part {unknown[0]!r}", where="ending_at", allowed=", ".join(sorted(parts)[-20:]))
         self.module = EndingAt(self.module, paths)
         for path in paths:
             self.changes.append(Change(path, "output", "what follows runs on the host", exact=False))
@@ -198,9 +196,7 @@ class _Work:
         except Refused as e:
             self.refusals += [(_place(call), str(e)) for call, _ in rows]
             return
-        self.changes += [
-            Change(_place(call), edit.form.name, edit.form.why, edit.form.exact) for call, edit in rows if edit.form
-        ]
+        self.changes += [Change(_place(call), edit.form.name, edit.form.why, edit.form.exact) for call, edit in rows if edit.form]
 
     def _to_convolutions(self, calls: Sequence[ObservedCall], head: Head, outputs_4d: bool) -> None:
         for number, (index, chw) in enumerate(head.linears):

@@ -12,14 +12,7 @@ from torch import nn
 
 from edgedla.fixes.rewrites.limits import kernel, pooling_window, resize_factor
 from edgedla.fixes.rewrites.numbers import stages
-from edgedla.torch.adaptation.forms import (
-    ChannelSlice,
-    Enlarge,
-    GlobalAverageConv,
-    GlobalAveragePool,
-    HardSigmoid,
-    HardSwish,
-)
+from edgedla.torch.adaptation.forms import ChannelSlice, Enlarge, GlobalAverageConv, GlobalAveragePool, HardSigmoid, HardSwish
 from edgedla.torch.adaptation.observing import ObservedCall, Shape
 
 
@@ -61,9 +54,7 @@ def _global_average(call: ObservedCall, precision: str) -> Optional[Form]:
         why = "a depthwise convolution has an output scale of its own"
         return Form("global average", GlobalAverageConv(shape[1], (height, width)), why, flat=flat)
     if not windows:
-        raise Refused(
-            f"{height} x {width} exceeds a kernel of {kernel()} and has a prime factor above {pooling_window()}"
-        )
+        raise Refused(f"{height} x {width} exceeds a kernel of {kernel()} and has a prime factor above {pooling_window()}")
     return Form("global average", GlobalAveragePool(windows), "average poolings within the DLA's window", flat=flat)
 
 
@@ -130,12 +121,23 @@ def _map_of(call: ObservedCall) -> Optional[Shape]:
 
 #: Function of PyTorch -> rewrite.
 BY_FUNCTION: Mapping[str, Rewrite] = {
-    "adaptive_avg_pool2d": _global_average, "avg_pool2d": _global_average, "mean": _global_average,
-    "hardsigmoid": _hard_sigmoid, "hardsigmoid_": _hard_sigmoid, "hardswish": _hard_swish, "hardswish_": _hard_swish,
-    "mul": _channel_gate, "mul_": _channel_gate, "__mul__": _channel_gate, "__rmul__": _channel_gate,
-    "__imul__": _channel_gate, "add": _channel_gate, "add_": _channel_gate, "__add__": _channel_gate,
+    "adaptive_avg_pool2d": _global_average,
+    "avg_pool2d": _global_average,
+    "mean": _global_average,
+    "hardsigmoid": _hard_sigmoid,
+    "hardsigmoid_": _hard_sigmoid,
+    "hardswish": _hard_swish,
+    "hardswish_": _hard_swish,
+    "mul": _channel_gate,
+    "mul_": _channel_gate,
+    "__mul__": _channel_gate,
+    "__rmul__": _channel_gate,
+    "__imul__": _channel_gate,
+    "add": _channel_gate,
+    "add_": _channel_gate,
+    "__add__": _channel_gate,
     "__getitem__": _channel_slice,
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True)

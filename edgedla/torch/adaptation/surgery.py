@@ -101,9 +101,7 @@ def inputs_of_parts(root: nn.Module, paths: Iterable[str], inputs: Sequence[Any]
     def keeper(path: str) -> Any:
         def keep(_module: nn.Module, args: Any, kwargs: Any) -> None:
             # Copies, because in-place operations would change them.
-            inputs_by_path.setdefault(
-                path, (tuple(a.clone() if isinstance(a, torch.Tensor) else a for a in args), dict(kwargs))
-            )
+            inputs_by_path.setdefault(path, (tuple(a.clone() if isinstance(a, torch.Tensor) else a for a in args), dict(kwargs)))
 
         return keep
 

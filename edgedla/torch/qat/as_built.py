@@ -39,13 +39,16 @@ class AsBuilt(nn.Module):
         with tempfile.TemporaryDirectory(prefix="edgedla-") as folder:
             paths = {path.name: path for path in result.save(folder)}
             request = BuildRequest(
-                target=platform.module.id, trt=platform.release.trt_text, precision="int8", backend="host",
+                target=platform.module.id,
+                trt=platform.release.trt_text,
+                precision="int8",
+                backend="host",
                 calib=paths.get("calib.cache"),
                 options=PlanOptions(
                     precisions={name: "fp16" for name in result.fp16_layers},
                     numerics={INT8_ACCUMULATION: "int32"} if prepared.integer_sums else {},
                 ),
-            )  # fmt: skip
+            )
             artifact = build(str(paths["model.onnx"]), Path(folder) / "artifact", request)
             self._session = HostSession(artifact)
         self._inputs = [(b.name, tuple(b.shape_nchw)) for b in artifact.inputs]

@@ -26,9 +26,7 @@ def samples_of(model: Any, data: Iterable[Any]) -> Samples:
         size = next(iter(shapes.values()))[0]
         for name, array in arrays.items():
             if array.shape[1:] != shapes[name][1:] or len(array) % size:
-                raise DataError(
-                    f"a batch of {list(array.shape)}", where=name, allowed=f"a multiple of {list(shapes[name])}"
-                )
+                raise DataError(f"a batch of {list(array.shape)}", where=name, allowed=f"a multiple of {list(shapes[name])}")
         for start in range(0, len(next(iter(arrays.values()))), size):
             feeds.append({name: np.ascontiguousarray(a[start : start + size]) for name, a in arrays.items()})
             if len(feeds) >= SAMPLES:

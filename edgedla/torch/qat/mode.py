@@ -17,9 +17,16 @@ from edgedla.torch.qat.rounding import LEVELS, over, round_half, round_weight, r
 
 #: Functions whose second tensor is an INT8 weight -> axis of its output channels.
 WEIGHT_AXIS: Mapping[str, int] = {
-    "conv1d": 0, "conv2d": 0, "conv3d": 0, "linear": 0, "conv_transpose1d": 1, "conv_transpose2d": 1,
-    "conv_transpose3d": 1, "matmul": -1, "__matmul__": -1,
-}  # fmt: skip
+    "conv1d": 0,
+    "conv2d": 0,
+    "conv3d": 0,
+    "linear": 0,
+    "conv_transpose1d": 1,
+    "conv_transpose2d": 1,
+    "conv_transpose3d": 1,
+    "matmul": -1,
+    "__matmul__": -1,
+}
 #: The file whose frame lies between the module's forward and its caller.
 _FORWARD = os.path.join(os.path.dirname(__file__), "module.py")
 #: Functions whose Python numbers become constants, which the DLA rounds to FP16 if it computes in FP16.
@@ -166,9 +173,7 @@ class RoundingMode(CallMode):
         return (args[0], weight, bias, *args[3:]), rest
 
 
-def operands(
-    args: Tuple[Any, ...], kwargs: Dict[str, Any]
-) -> Tuple[torch.Tensor, Optional[torch.Tensor], Dict[str, Any]]:
+def operands(args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Tuple[torch.Tensor, Optional[torch.Tensor], Dict[str, Any]]:
     """(weight, bias, the other keywords) of a convolution's or linear call."""
     weight = args[1] if len(args) > 1 else kwargs["weight"]
     bias = args[2] if len(args) > 2 else kwargs.get("bias")
@@ -207,15 +212,14 @@ def _hard_sigmoid(x: torch.Tensor) -> torch.Tensor:
 
 #: Functions that PyTorch computes in another order than the operators it exports.
 _AS_EXPORTED: Mapping[str, Callable[[torch.Tensor], torch.Tensor]] = {
-    "hardsigmoid": _hard_sigmoid, "hardswish": lambda x: x * _hard_sigmoid(x),
-}  # fmt: skip
+    "hardsigmoid": _hard_sigmoid,
+    "hardswish": lambda x: x * _hard_sigmoid(x),
+}
 #: Functions that the host backend sums as integers (edgedla/builder/host/accumulation.py).
 _SUMS = frozenset({"conv1d", "conv2d", "conv3d", "linear"})
 
 
-def integer_sum(
-    func: Callable[..., Any], scale: torch.Tensor, args: Tuple[Any, ...], kwargs: Dict[str, Any]
-) -> torch.Tensor:
+def integer_sum(func: Callable[..., Any], scale: torch.Tensor, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> torch.Tensor:
     """y = s_x s_k * sum(q_x q_w) + bias with an exact sum: the host backend's result, on any device.
 
     Args:
@@ -225,9 +229,7 @@ def integer_sum(
     weight = weight.double()
     largest = weight.abs().flatten(1).amax(1)
     # Divided in FP32, then widened to FP64, as the host backend does.
-    scales = torch.where(
-        largest > 0, over(largest.float(), LEVELS), torch.ones_like(largest, dtype=torch.float32)
-    ).double()
+    scales = torch.where(largest > 0, over(largest.float(), LEVELS), torch.ones_like(largest, dtype=torch.float32)).double()
     column = [-1, *[1] * (weight.dim() - 1)]
     levels, weight = torch.round(args[0] / scale), torch.round(weight / scales.reshape(column))
     # Below 2^24 a sum of integers is exact in FP32 too, in any order. Not on a GPU, whose algorithm may not be a plain sum.

@@ -40,12 +40,7 @@ class QatModule(nn.Module):
     _group: torch.Tensor
 
     def __init__(
-        self,
-        module: nn.Module,
-        places: Places,
-        learned: bool = True,
-        freeze_statistics: bool = True,
-        integer_sums: bool = False,
+        self, module: nn.Module, places: Places, learned: bool = True, freeze_statistics: bool = True, integer_sums: bool = False
     ) -> None:
         super().__init__()
         self.module, self.places = module, places
@@ -112,9 +107,7 @@ class QatModule(nn.Module):
         # In FP32 even inside autocast: half precision would round the learned values.
         full = torch.autocast(self.absmax.device.type, enabled=False)
         paths = Paths(self.module)
-        mode = RoundingMode(
-            paths, self.module, self.places, round_stored, self.training, self._scale_of(scales), comparing
-        )
+        mode = RoundingMode(paths, self.module, self.places, round_stored, self.training, self._scale_of(scales), comparing)
         with full, paths, mode, checkpoints_resumed(mode.resumed(again)):
             result = self.module(*inputs, **kwargs)
         self._compared = self._compared or comparing

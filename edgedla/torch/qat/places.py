@@ -63,9 +63,7 @@ class Places:
     calls: Mapping[Key, Call] = field(default_factory=dict)
 
 
-def places_of(
-    exported: Exported, platform: Union[str, Platform], precision: str = "int8", fp16: Sequence[str] = ()
-) -> Places:
+def places_of(exported: Exported, platform: Union[str, Platform], precision: str = "int8", fp16: Sequence[str] = ()) -> Places:
     """How the host backend treats an exported module if every tensor has a scale.
 
     Args:

@@ -127,8 +127,7 @@ def export_plain(prepared: QatModule, rounded: bool = False) -> Any:
     places, module = prepared.places, prepared.module
     device = next((p.device for p in module.parameters()), torch.device("cpu"))
     inputs = {
-        i.name: torch.zeros([d.dim_value for d in i.type.tensor_type.shape.dim], device=device)
-        for i in places.model.graph.input
+        i.name: torch.zeros([d.dim_value for d in i.type.tensor_type.shape.dim], device=device) for i in places.model.graph.input
     }
     opset = next(o.version for o in places.model.opset_import if o.domain in ("", "ai.onnx"))
 
@@ -139,7 +138,7 @@ def export_plain(prepared: QatModule, rounded: bool = False) -> Any:
     with evaluating(prepared):
         exported = export(
             module, list(inputs.values()), opset=opset, output_names=names, make_recorder=recorder if rounded else Recorder
-        )  # fmt: skip
+        )
     nodes, before = (
         [(node.name, node.op_type) for node in model.graph.node if node.op_type != "Constant"]
         for model in (exported.model, places.model)

@@ -26,9 +26,13 @@ anyio = pytest.importorskip("anyio")
 TARGET = {"target": "agx-orin-64gb", "jetpack": "6.2"}
 #: The document that each tool answers with.
 DOCUMENTS = {
-    "check": "edgedla.check", "compare": "edgedla.compare", "fix": "edgedla.fixes", "predict": "edgedla.prediction",
-    "explain": "edgedla.explain", "rules": "edgedla.rules",
-}  # fmt: skip
+    "check": "edgedla.check",
+    "compare": "edgedla.compare",
+    "fix": "edgedla.fixes",
+    "predict": "edgedla.prediction",
+    "explain": "edgedla.explain",
+    "rules": "edgedla.rules",
+}
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +87,7 @@ def test_each_tool_answers_with_its_document_and_its_reports_are_resources(folde
         ("explain", {"text": "CONV006"}),
         ("explain", {"text": "[W] Layer gate is not supported on DLA, falling back to GPU.\nDLA_MEMORY is full\nother"}),
         ("rules", {"kind": "convolution"}),
-    ]  # fmt: skip
+    ]
     before = everything(folder)
 
     async def talk(client: Any) -> Any:
@@ -144,7 +148,7 @@ HOSTILE: List[Tuple[str, Dict[str, Any], str]] = [
     ("predict", {"model": "net.onnx", **TARGET, "devices": "/etc/passwd"}, "a file names no devices"),
     ("predict", {"model": "net.onnx", **TARGET, "devices": "GPU", "power_mode": "../../x"}, "power mode"),
     ("rules", {"kind": "../../etc"}, "layer type"),
-]  # fmt: skip
+]
 
 
 def test_hostile_arguments_are_refused_with_a_reason_and_the_server_goes_on(folder: Path) -> None:
@@ -153,8 +157,11 @@ def test_hostile_arguments_are_refused_with_a_reason_and_the_server_goes_on(fold
     async def talk(client: Any) -> Any:
         answers = [await client.session.call_tool(name, given) for name, given, _ in HOSTILE]
         refused = []
-        for odd in (lambda: client.call_tool("deploy", {}), lambda: client.read_resource("file:///etc/passwd"),
-                    lambda: client.read_resource("edgedla://reports/../../etc/passwd")):  # fmt: skip
+        for odd in (
+            lambda: client.call_tool("deploy", {}),
+            lambda: client.read_resource("file:///etc/passwd"),
+            lambda: client.read_resource("edgedla://reports/../../etc/passwd"),
+        ):
             with pytest.raises(mcp.MCPError) as error:
                 await odd()
             refused.append(str(error.value))
@@ -205,6 +212,10 @@ def test_the_skill_file_names_commands_that_exist(capsys: pytest.CaptureFixture[
     assert exit_code_of(["mcp", "--skill"]) == 0
     text = capsys.readouterr().out
     assert text.startswith("---\nname: jetson-dla\n")
-    words = {line.split("edgedla ")[i].split()[0].strip("`.,)") for line in text.splitlines() if "`edgedla " in line
-             for i in range(1, line.count("edgedla ") + 1)}  # fmt: skip
+    words = {
+        line.split("edgedla ")[i].split()[0].strip("`.,)")
+        for line in text.splitlines()
+        if "`edgedla " in line
+        for i in range(1, line.count("edgedla ") + 1)
+    }
     assert {w for w in words if w.isalpha()} <= {*VERBS, "answers", "names"}

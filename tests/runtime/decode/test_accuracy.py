@@ -24,9 +24,7 @@ def frames(seed: int, count: int, classes: int) -> List[Frame]:
         detections = []
         for _ in range(int(rng.integers(0, 10))):
             near = len(boxes) and rng.random() < 0.8
-            box = (
-                boxes[rng.integers(len(boxes))] + rng.normal(0, 3, 4) if near else rng.integers(0, 90, 4).astype(float)
-            )
+            box = boxes[rng.integers(len(boxes))] + rng.normal(0, 3, 4) if near else rng.integers(0, 90, 4).astype(float)
             detections.append(Detection(tuple(box), float(rng.integers(0, 6) / 5), int(rng.integers(0, classes + 1))))
         made.append((detections, truth))
     return made

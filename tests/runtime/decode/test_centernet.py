@@ -20,11 +20,7 @@ def network(seed):
     rng = np.random.default_rng(seed)
     h, w = HW[0] // STRIDE, HW[1] // STRIDE
     heat = rng.normal(-1, 1.5, (1, CLASSES, h, w)).astype(np.float32)
-    return (
-        heat,
-        rng.uniform(0.5, 6, (1, 2, h, w)).astype(np.float32),
-        rng.uniform(0, 1, (1, 2, h, w)).astype(np.float32),
-    )
+    return (heat, rng.uniform(0.5, 6, (1, 2, h, w)).astype(np.float32), rng.uniform(0, 1, (1, 2, h, w)).astype(np.float32))
 
 
 def reference(heat, size, offset, probabilities=False):
@@ -67,10 +63,7 @@ def test_centernet_peaks_equal_the_reference(seed):
 def test_a_centernet_heatmap_of_probabilities_is_recognised():
     heat, size, offset = network(1)
     heat = (1 / (1 + np.exp(-heat))).astype(np.float32)
-    check(
-        decode_centers((heat, size, offset), BoxSettings(HW, OPTIONS)),
-        reference(heat, size, offset, probabilities=True),
-    )
+    check(decode_centers((heat, size, offset), BoxSettings(HW, OPTIONS)), reference(heat, size, offset, probabilities=True))
 
 
 def test_centernet_without_offsets_uses_the_cell_centre():

@@ -53,10 +53,7 @@ def test_depth_values_and_grid_equal_the_reference(fit, size, frame):
     told = found.to_dict()["depth"]
     everything = [v for row in wanted for v in row if math.isfinite(v)]
     if everything:
-        assert (told["min"], told["max"]) == (
-            pytest.approx(min(everything), abs=1e-4),
-            pytest.approx(max(everything), abs=1e-4),
-        )
+        assert (told["min"], told["max"]) == (pytest.approx(min(everything), abs=1e-4), pytest.approx(max(everything), abs=1e-4))
         assert told["median"] == pytest.approx(statistics.median(everything), abs=1e-4)
 
 

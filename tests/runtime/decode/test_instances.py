@@ -63,10 +63,7 @@ def check(found, prototypes, heads):
         for y in range(HW[0]):
             for x in range(HW[1]):
                 inside = box[0] <= x + 0.5 < box[2] and box[1] <= y + 0.5 < box[3]
-                edge = (
-                    min(abs(x + 0.5 - b) for b in box[::2]) < UNSURE
-                    or min(abs(y + 0.5 - b) for b in box[1::2]) < UNSURE
-                )
+                edge = min(abs(x + 0.5 - b) for b in box[::2]) < UNSURE or min(abs(y + 0.5 - b) for b in box[1::2]) < UNSURE
                 if edge:
                     continue
                 assert inside == (left <= x < right and top <= y < bottom)

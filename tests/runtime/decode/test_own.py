@@ -137,8 +137,11 @@ def test_a_pipeline_file_loads_a_user_decoder_from_its_folder(artifact, head, tm
     written(artifact, head, "decode")
     done = subprocess.run(
         [sys.executable, "-m", "edgedla", "run", str(head.parent / "p.yaml")],
-        capture_output=True, text=True, timeout=120, cwd=str(tmp_path_factory.mktemp("elsewhere")),
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=120,
+        cwd=str(tmp_path_factory.mktemp("elsewhere")),
+    )
     assert done.returncode == 0, done.stderr
     lines = [json.loads(line) for line in (head.parent / "out.jsonl").read_text().splitlines()]
     assert [set(r) for r in lines[0]["results"]] == [{"box_xyxy", "score", "class", "label"}, {"note"}]

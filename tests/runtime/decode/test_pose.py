@@ -31,8 +31,7 @@ def reference(arrays, classes=2):
     for head in arrays:
         for score, cls, box, raw, (x, y, stride) in cells_above(head, 64, REG_MAX, classes, OPTIONS.score):
             points = [
-                ((raw[3 * k] * 2 + x) * stride, (raw[3 * k + 1] * 2 + y) * stride, sigmoid(raw[3 * k + 2]))
-                for k in range(POINTS)
+                ((raw[3 * k] * 2 + x) * stride, (raw[3 * k + 1] * 2 + y) * stride, sigmoid(raw[3 * k + 2])) for k in range(POINTS)
             ]
             expected.append((score, cls, box, points))
     return sorted(expected, key=lambda e: -e[0])

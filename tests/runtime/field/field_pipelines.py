@@ -49,9 +49,7 @@ def numbers(buffers, geometries):
 
 
 def engine(latency_ms=0.0, batch=1, compute=None, decode=numbers, runners=1):
-    fakes = [
-        FakeRunner((), latency_ms, compute or (lambda g: {"y": np.array(g["x"])}), name=f"f{i}") for i in range(runners)
-    ]
+    fakes = [FakeRunner((), latency_ms, compute or (lambda g: {"y": np.array(g["x"])}), name=f"f{i}") for i in range(runners)]
     return Engine(Pool(fakes), lambda source: prepare, decode, batch, ROW)
 
 

@@ -101,11 +101,7 @@ def test_a_cycle_of_crop_models_is_refused():
 
 def test_sources_of_the_command_line_are_named_or_numbered():
     named = name_sources(["csi://0", "gate=rtsp://cam/1", "synthetic://?rate=5"])
-    assert {n: s.uri for n, s in named.items()} == {
-        "cam0": "csi://0",
-        "gate": "rtsp://cam/1",
-        "cam2": "synthetic://?rate=5",
-    }
+    assert {n: s.uri for n, s in named.items()} == {"cam0": "csi://0", "gate": "rtsp://cam/1", "cam2": "synthetic://?rate=5"}
     with pytest.raises(UsageError, match="given twice"):
         name_sources(["a=x.mp4", "a=y.mp4"])
 

@@ -46,9 +46,8 @@ def test_a_file_of_two_sources_and_a_cascade_runs_as_a_command(artifact, tmp_pat
     (tmp_path / "p.yaml").write_text(FILE % {"artifact": artifact})
     outputs = ["-o", str(tmp_path / "s.json"), "-o", str(tmp_path / "s.txt")]
     done = subprocess.run(
-        [sys.executable, "-m", "edgedla", "run", str(tmp_path / "p.yaml"), *outputs],
-        capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
+        [sys.executable, "-m", "edgedla", "run", str(tmp_path / "p.yaml"), *outputs], capture_output=True, text=True, timeout=120
+    )
     assert done.returncode == 0, done.stderr
     assert "objects of gate: 6 results, 0 dropped" in (tmp_path / "s.txt").read_text()
     lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
@@ -61,8 +60,9 @@ def test_a_file_of_two_sources_and_a_cascade_runs_as_a_command(artifact, tmp_pat
         for crop in line["results"]:
             assert crop["parent"] == parent["results"][crop["of"]]
     assert sorted(p.name for p in (tmp_path / "frames" / "yard" / "objects").iterdir()) == [
-        "frame_000000.jpg", "frame_000001.jpg",
-    ]  # fmt: skip
+        "frame_000000.jpg",
+        "frame_000001.jpg",
+    ]
     summary = json.loads((tmp_path / "s.json").read_text())
     assert [m["model"] for m in summary["models"]] == ["objects", "again"]
 
@@ -80,8 +80,10 @@ def test_two_sources_without_a_file_from_python_and_the_command_line(artifact, t
     sources = ["--source", "synthetic://?frames=3", "--source", "synthetic://?frames=5"]
     done = subprocess.run(
         [sys.executable, "-m", "edgedla", "run", str(artifact), *sources, "--format", "json"],
-        capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
     assert done.returncode == 0, done.stderr
     assert {s["name"]: s["captured"] for s in json.loads(done.stdout)["sources"]} == {"cam0": 3, "cam1": 5}
 

@@ -33,9 +33,7 @@ def test_every_frame_of_each_source_is_returned_in_order(batch):
     seen = []
     made = engine(1.0, batch)
     p = pipeline(
-        [camera(n, counter(f)) for n, f in (("a", 7), ("b", 30), ("c", 1))],
-        [lane(made, "abc", batch_wait_s=0.01)],
-        seen,
+        [camera(n, counter(f)) for n, f in (("a", 7), ("b", 30), ("c", 1))], [lane(made, "abc", batch_wait_s=0.01)], seen
     )
     summary = p.run()
     assert by_source(seen) == {n: [(i, i) for i in range(f)] for n, f in (("a", 7), ("b", 30), ("c", 1))}
@@ -144,8 +142,10 @@ def test_an_offline_camera_does_not_affect_other_sources(hangs):
     release, seen = threading.Event(), []
     p = pipeline(
         [broken("dead", release if hangs else None), camera("good", counter(4000, rate=200))],
-        [lane(engine(1.0), ["dead", "good"])], seen, Limits(frames=20, seconds=30.0),
-    )  # fmt: skip
+        [lane(engine(1.0), ["dead", "good"])],
+        seen,
+        Limits(frames=20, seconds=30.0),
+    )
     summary = p.run()
     release.set()
     assert len(seen) >= 20
@@ -231,8 +231,11 @@ def test_crops_of_crops_cover_all_parents_in_frame_coordinates():
     assert [r.frame.index for r in eyes] == [0, 1, 2]
     # The faces of the car at (0, 2), then those of the dog at (0, 0), the better ones first.
     assert [(c.of, c.parent.box_xyxy) for c in eyes[0].results] == [
-        (0, (1, 3, 3, 7)), (2, (1, 1, 3, 5)), (1, (0, 2, 2, 4)), (3, (0, 0, 2, 2)),
-    ]  # fmt: skip
+        (0, (1, 3, 3, 7)),
+        (2, (1, 1, 3, 5)),
+        (1, (0, 2, 2, 4)),
+        (3, (0, 0, 2, 2)),
+    ]
     assert eyes[0].results[0].results[0].box_xyxy == (1, 3, 3, 7)
 
 
@@ -269,9 +272,7 @@ def test_a_model_is_replaced_between_two_frames_and_no_frame_is_lost():
     first = engine(2.0, decode=lambda b, g: [[("old", *n)] for n in numbers(b, g)])
     only = lane(first, "a")
     p = pipeline([camera("a", counter(200))], [only], seen)
-    threading.Timer(
-        0.1, lambda: only.swap(engine(1.0, decode=lambda b, g: [[("new", *n)] for n in numbers(b, g)]))
-    ).start()
+    threading.Timer(0.1, lambda: only.swap(engine(1.0, decode=lambda b, g: [[("new", *n)] for n in numbers(b, g)]))).start()
     summary = p.run()
     found = [r.results[0] for r in seen]
     assert [n for _, n in found] == list(range(200))
@@ -287,9 +288,7 @@ def test_an_output_that_fails_ends_all_models():
     def full(result):
         raise RunError("the disk is full")
 
-    p = pipeline(
-        [camera(n, counter(10_000)) for n in "ab"], [lane(engine(), "a", name="x"), lane(engine(), "b", name="y")]
-    )
+    p = pipeline([camera(n, counter(10_000)) for n in "ab"], [lane(engine(), "a", name="x"), lane(engine(), "b", name="y")])
     p.add_sink(Callback(full))
     started = time.monotonic()
     with pytest.raises(RunError, match="the disk is full"):

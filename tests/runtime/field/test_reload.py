@@ -129,7 +129,7 @@ def running_command(file, *options):
     """The process of `edgedla run FILE`, which does not outlive its test."""
     process = subprocess.Popen(
         [sys.executable, "-m", "edgedla", "run", str(file), *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )  # fmt: skip
+    )
     try:
         yield process
     finally:

@@ -48,11 +48,15 @@ class Field:
 
     def write(self, *sources, outputs="{}", events="{}"):
         self.file.write_text(
-            FILE % {
-                "sources": "\n".join(sources), "artifact": self._artifact, "head": self._head, "outputs": outputs,
+            FILE
+            % {
+                "sources": "\n".join(sources),
+                "artifact": self._artifact,
+                "head": self._head,
+                "outputs": outputs,
                 "events": events,
             }
-        )  # fmt: skip
+        )
 
     @contextlib.contextmanager
     def running(self):
@@ -97,9 +101,7 @@ def test_reload_adds_and_removes_sources_without_affecting_others(field):
         assert all(field.comes(n) for n in ("gate", "yard", "door"))
         assert p.captures["gate"] is gate
         assert [s["name"] for s in p.summary()["sources"]] == ["gate", "yard", "door"]
-        assert [(s["name"], s["objects"]) for s in page.document()["sources"]] == [
-            (n, 1) for n in ("gate", "yard", "door")
-        ]
+        assert [(s["name"], s["objects"]) for s in page.document()["sources"]] == [(n, 1) for n in ("gate", "yard", "door")]
 
         yard = p.captures["yard"]
         field.write(source("gate"), source("door"))
@@ -141,11 +143,7 @@ def test_reload_never_decreases_frame_counts(field):
     field.write(source("gate"), source("yard"))
     with field.running() as (parts, reloader):
         frames = [parts.pipeline.summary()["frames"]]
-        for sources in (
-            (source("gate", width=96), source("yard")),
-            (source("yard"),),
-            (source("yard"), source("gate")),
-        ):
+        for sources in ((source("gate", width=96), source("yard")), (source("yard"),), (source("yard"), source("gate"))):
             assert field.comes("yard", 5)
             frames.append(parts.pipeline.summary()["frames"])
             field.write(*sources)
@@ -220,9 +218,7 @@ def test_reload_opens_closes_and_replaces_only_changed_outputs(field, tmp_path):
     with field.running() as (parts, reloader):
         assert until(lambda: one.exists() and one.stat().st_size)
         first = parts.outputs["jsonl"]
-        field.write(
-            source("gate"), outputs="{jsonl: one.jsonl, images: frames}", events="{e: {classes: [thing], frames: 1}}"
-        )
+        field.write(source("gate"), outputs="{jsonl: one.jsonl, images: frames}", events="{e: {classes: [thing], frames: 1}}")
         reloader.reload()
         assert reloader.outputs == ["images", "events"]
         assert parts.outputs["jsonl"] is first

@@ -170,13 +170,7 @@ def test_the_page_marks_live_and_stalled_cameras():
         assert b"<script>" not in body, "no script but the file"
         for path in ("/style.css", "/live.js"):
             assert ask(port, path)[0].status == 200
-        for path in (
-            "/camera/none.jpg",
-            "/camera/good.png",
-            "/../manifest.json",
-            "/camera/../state.json",
-            "/etc/passwd",
-        ):
+        for path in ("/camera/none.jpg", "/camera/good.png", "/../manifest.json", "/camera/../state.json", "/etc/passwd"):
             assert ask(port, path)[0].status == 404
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
         connection.request("GET", "/camera/good.mjpg")
@@ -271,10 +265,7 @@ def test_the_page_tells_why_a_camera_has_not_come_yet():
     class Missing(Hanging):
         open = staticmethod(refused)
 
-    captures = [
-        camera("good", counter(rate=50)),
-        Capture(lambda: Missing(threading.Event()), name="door", patient=True),
-    ]
+    captures = [camera("good", counter(rate=50)), Capture(lambda: Missing(threading.Event()), name="door", patient=True)]
     p = pipeline(captures, [lane(engine(1.0), ["good", "door"])], limits=Limits(seconds=60))
     p.start()
     with serve_view(p, ViewConfig(port=free_port())) as address:
@@ -290,9 +281,7 @@ def test_the_page_tells_why_a_camera_has_not_come_yet():
 
 @pytest.mark.parametrize(("every", "word"), [(1, "dropping frames"), (20, "live")])
 def test_a_camera_whose_frames_are_mostly_dropped_is_degraded_unless_the_file_asks_for_fewer(every, word):
-    p = pipeline(
-        [camera("a", counter(rate=50))], [lane(engine(150.0), ["a"])], limits=Limits(seconds=60), every={"": every}
-    )
+    p = pipeline([camera("a", counter(rate=50))], [lane(engine(150.0), ["a"])], limits=Limits(seconds=60), every={"": every})
     with serve_view(p, ViewConfig(port=free_port())) as address:
         thread = threading.Thread(target=p.run, daemon=True)
         thread.start()
@@ -319,15 +308,34 @@ def test_a_port_in_use_is_a_run_error():
 
 def test_names_and_warnings_are_text_and_not_markup():
     source = {
-        "name": NASTY, "key": NASTY, "word": "live", "level": "ok", "rate": 1.0, "of": None, "analysed": 1.0, "age_ms": None,
-        "dropped": 0, "captured": 0, "reconnects": 0, "silent_s": None, "objects": None, "why": NASTY,
-    }  # fmt: skip
+        "name": NASTY,
+        "key": NASTY,
+        "word": "live",
+        "level": "ok",
+        "rate": 1.0,
+        "of": None,
+        "analysed": 1.0,
+        "age_ms": None,
+        "dropped": 0,
+        "captured": 0,
+        "reconnects": 0,
+        "silent_s": None,
+        "objects": None,
+        "why": NASTY,
+    }
     document = {
-        "title": NASTY, "up_s": 1.0, "time": "1", "simulated": True, "sources": [source], "stages": [], "load": [],
-        "gauges": [], "models": [{"name": NASTY, "rate": 1.0, "results": 1}],
+        "title": NASTY,
+        "up_s": 1.0,
+        "time": "1",
+        "simulated": True,
+        "sources": [source],
+        "stages": [],
+        "load": [],
+        "gauges": [],
+        "models": [{"name": NASTY, "rate": 1.0, "results": 1}],
         "health": {"level": "ok", "word": "All live", "tell": NASTY},
         "warnings": [{"time": "1", "level": "warn", "text": NASTY}],
-    }  # fmt: skip
+    }
     text = page(document).decode()
     assert "onerror=window" not in text.replace("&lt;img src=x onerror=window", "")
     assert text.count("<script") == 1
@@ -348,10 +356,7 @@ def test_a_real_browser_shows_pictures_and_runs_no_foreign_script():
             assert browser.ask("document.title") == "✕ Act now: 1 of 2 sources live. hanging is stalled."
             first = browser.ask("document.images[0].src")
             browser.until(f"document.images[0].src !== {first!r} && document.images[0].naturalWidth > 0", 10)
-            browser.until(
-                "/^(of [\\d.]+, )?[\\d.]+ analysed$/.test(document.querySelector('[data-of=of]').textContent)",
-                10,
-            )
+            browser.until("/^(of [\\d.]+, )?[\\d.]+ analysed$/.test(document.querySelector('[data-of=of]').textContent)", 10)
             assert browser.ask("window.bad === undefined")
             assert browser.ask("document.getElementById('title').textContent") == NASTY
             assert not browser.ask("document.documentElement.scrollWidth > window.innerWidth")

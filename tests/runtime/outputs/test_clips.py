@@ -116,9 +116,7 @@ def test_a_new_clip_is_kept_if_the_clock_is_behind_older_clips(tmp_path):
         path.write_bytes(b"x")
         os.utime(path, (2e9, 2e9))
     told = Told()
-    events = Events(
-        {"e": EventRule(frames=1)}, [told], Clips(ClipConfig(str(tmp_path), format="avi", width=32, keep=2))
-    )
+    events = Events({"e": EventRule(frames=1)}, [told], Clips(ClipConfig(str(tmp_path), format="avi", width=32, keep=2)))
     events.write(result(0, PERSON))
     events.close()
     assert sorted(tmp_path.glob("*.avi")) == sorted([old[1], type(old[0])(told.of("clip")[0]["clip"])])
@@ -171,9 +169,7 @@ def test_a_clip_cut_by_a_power_failure_is_kept_and_counted(tmp_path):
     other = tmp_path / ".mine.avi"
     other.write_bytes(b"x")
     told = Told()
-    events = Events(
-        {"e": EventRule(frames=1)}, [told], Clips(ClipConfig(str(tmp_path), format="avi", width=32, keep=2))
-    )
+    events = Events({"e": EventRule(frames=1)}, [told], Clips(ClipConfig(str(tmp_path), format="avi", width=32, keep=2)))
     left = [p for p in tmp_path.glob("*.avi") if not p.name.startswith(".")]
     assert len(left) == 2
     assert all(film(p)[0] for p in left)
@@ -205,9 +201,7 @@ def test_a_disk_that_is_almost_full_ends_the_clip_and_not_the_run(tmp_path, monk
     usage = types.SimpleNamespace
     monkeypatch.setattr("edgedla.runtime.outputs.sinks.shutil.disk_usage", lambda _: usage(free=free[0]))
     told = Told()
-    events = Events(
-        {"e": EventRule(frames=1, end_s=0.5)}, [told], Clips(ClipConfig(str(tmp_path), format="avi", width=0))
-    )
+    events = Events({"e": EventRule(frames=1, end_s=0.5)}, [told], Clips(ClipConfig(str(tmp_path), format="avi", width=0)))
     for i in range(200):
         free[0] = 1 << 40 if i < 100 else 5 << 20
         events.write(of_film(i, PERSON))
@@ -282,9 +276,7 @@ def test_a_video_that_opencv_does_not_write_is_no_full_disk(tmp_path, monkeypatc
 
 def of_film(index, *objects):
     """A frame of 25 per second, read much faster."""
-    frame = Frame(
-        index, np.full((48, 64, 3), min(255, index), np.uint8), time.monotonic(), None, time.time(), index / 25
-    )
+    frame = Frame(index, np.full((48, 64, 3), min(255, index), np.uint8), time.monotonic(), None, time.time(), index / 25)
     return FrameResult(frame, objects, "DLA0", True, 1.0, 2.0, "gate", "objects")
 
 
@@ -344,9 +336,7 @@ outputs:
 def test_the_command_records_clips_and_reports_them(artifact, tmp_path):
     file = tmp_path / "p.yaml"
     file.write_text(FILE % artifact)
-    done = subprocess.run(
-        [sys.executable, "-m", "edgedla", "run", str(file)], capture_output=True, text=True, timeout=120
-    )
+    done = subprocess.run([sys.executable, "-m", "edgedla", "run", str(file)], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     events = [line for line in lines if "event" in line]
@@ -388,9 +378,7 @@ def test_a_clip_is_mp4_with_h264_that_browsers_play(tmp_path):
         pytest.skip("GStreamer has no H.264 encoder here")
     folder = tmp_path / 'a "folder"'
     told = Told()
-    events = Events(
-        {"e": EventRule(frames=1, end_s=0.1)}, [told], Clips(ClipConfig(str(folder), after_s=0, rate=20, keep=1))
-    )
+    events = Events({"e": EventRule(frames=1, end_s=0.1)}, [told], Clips(ClipConfig(str(folder), after_s=0, rate=20, keep=1)))
     for _ in range(2):
         i = play(events, 0.5, PERSON, grey=90)
         play(events, 0.4, start=i)
@@ -404,9 +392,7 @@ def test_a_clip_is_mp4_with_h264_that_browsers_play(tmp_path):
     data = Path(clip["clip"]).read_bytes()
     assert b"avc1" in data
     assert data.index(b"moov") < data.index(b"mdat"), "it plays while it is loaded"
-    assert [p.suffix for p in folder.iterdir() if p.suffix != ".jpg"] == [
-        ".mp4"
-    ], "no .avi, and of two clips the newest"
+    assert [p.suffix for p in folder.iterdir() if p.suffix != ".jpg"] == [".mp4"], "no .avi, and of two clips the newest"
 
 
 def test_a_clip_that_cannot_be_encoded_stays_an_avi(tmp_path, monkeypatch, caplog):

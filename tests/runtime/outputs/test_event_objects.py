@@ -132,9 +132,7 @@ def test_a_line_is_crossed_in_a_direction(steps: Any, direction: str, crossed: A
     rule = dataclasses.replace(EACH, line=LINE, direction=direction)
     told, events = run(rule, [[at(x)] for x in steps])
     events.close()
-    assert [d["state"] for d in told.documents] == (
-        ["new"] + ["update"] * (len(crossed) - 1) + ["end"] if crossed else []
-    )
+    assert [d["state"] for d in told.documents] == (["new"] + ["update"] * (len(crossed) - 1) + ["end"] if crossed else [])
     [counts] = events.to_dict()["crossings"]
     assert (counts["left"], counts["right"]) == (crossed.count("left"), crossed.count("right"))
     if crossed:
@@ -207,9 +205,7 @@ def test_the_end_of_an_event_comes_after_a_kill(tmp_path: Path) -> None:
     # Killed here: nobody closes it.
     after = Told()
     Events({"e": EACH}, [after], None, str(state)).close()
-    assert [(d["id"], d["state"], d["seconds"]) for d in after.documents] == [
-        (d["id"], "end", None) for d in told.of("new")
-    ]
+    assert [(d["id"], d["state"], d["seconds"]) for d in after.documents] == [(d["id"], "end", None) for d in told.of("new")]
     assert after.documents[0]["why"] == "the run that began it was killed"
     again = Told()
     Events({"e": EACH}, [again], None, str(state))

@@ -80,9 +80,7 @@ def test_the_best_object_of_an_interrupted_row_is_not_of_the_next_event():
     assert told.documents[1]["best"]["score"] == PERSON.score
 
 
-@pytest.mark.parametrize(
-    ("end_s", "last", "ended"), [(0.5, 54, False), (0.5, 55, True), (8.0, 79, False), (8.0, 85, True)]
-)
+@pytest.mark.parametrize(("end_s", "last", "ended"), [(0.5, 54, False), (0.5, 55, True), (8.0, 79, False), (8.0, 85, True)])
 def test_the_event_of_a_source_without_frames_ends(end_s, last, ended):
     gate = [result(i, PERSON) for i in range(6)]
     yard = [result(i, source="yard") for i in range(6, last + 1)]
@@ -93,9 +91,7 @@ def test_the_event_of_a_source_without_frames_ends(end_s, last, ended):
 
 
 def test_an_object_present_after_an_outage_is_a_new_event():
-    told, events = run(
-        {"e": EventRule(frames=2, end_s=2.0)}, [result(i, PERSON) for i in [*range(1, 6), *range(36000, 36005)]]
-    )
+    told, events = run({"e": EventRule(frames=2, end_s=2.0)}, [result(i, PERSON) for i in [*range(1, 6), *range(36000, 36005)]])
     assert [d["state"] for d in told.documents] == ["begin", "end", "begin"]
     assert told.documents[1]["seconds"] == pytest.approx(0.3)
     assert told.documents[2]["frame"] == 36001
@@ -120,14 +116,15 @@ def test_closing_ends_present_events():
 
 def test_events_of_different_sources_and_models_are_separate():
     rules = {"gate-only": EventRule(sources=("gate",), frames=2), "all": EventRule(models=("objects",), frames=2)}
-    results = [
-        result(i, PERSON, source=s, model=m) for i in range(2) for s in ("gate", "yard") for m in ("objects", "other")
-    ]
+    results = [result(i, PERSON, source=s, model=m) for i in range(2) for s in ("gate", "yard") for m in ("objects", "other")]
     told, _ = run(rules, results)
     begun = {(d["event"], d["source"], d["model"]) for d in told.documents}
     assert begun == {
-        ("gate-only", "gate", "objects"), ("gate-only", "gate", "other"), ("all", "gate", "objects"), ("all", "yard", "objects"),
-    }  # fmt: skip
+        ("gate-only", "gate", "objects"),
+        ("gate-only", "gate", "other"),
+        ("all", "gate", "objects"),
+        ("all", "yard", "objects"),
+    }
     assert len({d["id"] for d in told.documents}) == 4
 
 
@@ -150,11 +147,7 @@ def test_event_rules_filter_by_class_score_and_zone(rule, counts):
 
 @pytest.mark.parametrize(
     ("box", "point"),
-    [
-        ((40.0, 20.0, 60.0, 100.0), "bottom"),
-        ((0.0, 20.0, 0.0, 100.0), "bottom"),
-        ((200.0, 100.0, 200.0, 100.0), "centre"),
-    ],
+    [((40.0, 20.0, 60.0, 100.0), "bottom"), ((0.0, 20.0, 0.0, 100.0), "bottom"), ((200.0, 100.0, 200.0, 100.0), "centre")],
 )
 def test_an_object_at_the_frames_edge_is_in_a_zone_that_reaches_it(box, point):
     at_the_edge = result(0, dataclasses.replace(PERSON, box_xyxy=box))
@@ -190,9 +183,7 @@ def test_points_in_polygons_agree_with_a_second_method():
     rng = np.random.default_rng(3)
     for _ in range(30):
         angles = np.sort(rng.uniform(0, 2 * np.pi, rng.integers(3, 9)))
-        corners = [
-            (0.5 + r * np.cos(a) / 2, 0.5 + r * np.sin(a) / 2) for a, r in zip(angles, rng.uniform(0.2, 1, len(angles)))
-        ]
+        corners = [(0.5 + r * np.cos(a) / 2, 0.5 + r * np.sin(a) / 2) for a, r in zip(angles, rng.uniform(0.2, 1, len(angles)))]
         for x, y in rng.uniform(0, 1, (40, 2)):
             assert inside((x, y), corners) == winding(x, y, corners)
     assert not inside((float("nan"), 0.5), [(0, 0), (1, 0), (1, 1)])

@@ -94,8 +94,10 @@ def test_the_run_goes_on_without_an_output_that_fails_unless_it_was_the_only_one
     runner = FakeRunner((), 0.0, lambda given: {"y": given["x"]}, name="DLA0")
     opened = single(
         Capture(lambda: open_source("synthetic://?width=64&height=48&frames=5")),
-        lambda image: ({"x": image}, GEOMETRY), Pool([runner]), lambda b, g: [],
-    )  # fmt: skip
+        lambda image: ({"x": image}, GEOMETRY),
+        Pool([runner]),
+        lambda b, g: [],
+    )
     opened.add_sink(guarded("jsonl", sink, sink.again))
     if not others:
         with pytest.raises(RunError, match="No space left"):
@@ -107,9 +109,7 @@ def test_the_run_goes_on_without_an_output_that_fails_unless_it_was_the_only_one
     assert summary["outputs"] == [
         {"output": "jsonl", "failed": "/r.jsonl: cannot write: No space left on device", "failures": 1, "lost": 5}
     ]
-    page = {
-        (m.name, *s.labels.values()): s.value for m in PipelineCollector(opened.summary).collect() for s in m.samples
-    }
+    page = {(m.name, *s.labels.values()): s.value for m in PipelineCollector(opened.summary).collect() for s in m.samples}
     assert page["edgedla_output_failed", "jsonl"] == 1
     assert page["edgedla_output_lost", "jsonl"] == 5
     assert "output jsonl: /r.jsonl: cannot write" in health_of(opened.summary, 60.0)[1]

@@ -19,10 +19,7 @@ from edgedla.runtime.outputs.mqtt_config import MqttConfig
 from tests.runtime.test_mqtt import Broker, broker, folder  # noqa: F401
 from tests.runtime.waiting import until
 
-RULES = {
-    "visitor": EventRule(each="object", frames=1, end_s=0.5),
-    "busy": EventRule(frames=1, end_s=0.5, sources=("gate",)),
-}
+RULES = {"visitor": EventRule(each="object", frames=1, end_s=0.5), "busy": EventRule(frames=1, end_s=0.5, sources=("gate",))}
 #: https://www.home-assistant.io/integrations/mqtt/#device-discovery-payload, and the pages on binary_sensor, sensor, image.
 TEXT = {"type": "string", "minLength": 1}
 TOPIC = {"type": "string", "pattern": r"^[^+#]+$"}
@@ -31,9 +28,11 @@ TOPIC = {"type": "string", "pattern": r"^[^+#]+$"}
 def component(platform: str, required: Dict[str, Any], **more: Any) -> Dict[str, Any]:
     properties = {"platform": {"const": platform}, "unique_id": TEXT, "name": TEXT, **required, **more}
     return {
-        "type": "object", "properties": properties, "additionalProperties": False,
+        "type": "object",
+        "properties": properties,
+        "additionalProperties": False,
         "required": ["platform", "unique_id", *required],
-    }  # fmt: skip
+    }
 
 
 SCHEMA = {
@@ -41,16 +40,26 @@ SCHEMA = {
     "required": ["device", "origin", "components"],
     "additionalProperties": False,
     "properties": {
-        "device": {"type": "object", "required": ["identifiers"], "properties": {"identifiers": {"type": "array", "items": TEXT}}},
+        "device": {
+            "type": "object",
+            "required": ["identifiers"],
+            "properties": {"identifiers": {"type": "array", "items": TEXT}},
+        },
         "origin": {"type": "object", "required": ["name"], "properties": {"name": TEXT}},
         "availability_topic": TOPIC,
-        "components": {"type": "object", "minProperties": 1, "additionalProperties": {"oneOf": [
-            component("binary_sensor", {"state_topic": TOPIC}, device_class={"enum": ["occupancy", "motion"]}),
-            component("sensor", {"state_topic": TOPIC}, state_class={"enum": ["measurement", "total"]}),
-            component("image", {"image_topic": TOPIC}, content_type={"enum": ["image/jpeg", "image/png"]}),
-        ]}},
+        "components": {
+            "type": "object",
+            "minProperties": 1,
+            "additionalProperties": {
+                "oneOf": [
+                    component("binary_sensor", {"state_topic": TOPIC}, device_class={"enum": ["occupancy", "motion"]}),
+                    component("sensor", {"state_topic": TOPIC}, state_class={"enum": ["measurement", "total"]}),
+                    component("image", {"image_topic": TOPIC}, content_type={"enum": ["image/jpeg", "image/png"]}),
+                ]
+            },
+        },
     },
-}  # fmt: skip
+}
 
 
 def config(port: int = 1) -> MqttConfig:
@@ -73,8 +82,10 @@ def test_the_device_conforms_to_the_documented_form_and_names_every_event_and_so
     jsonschema.validate(device, SCHEMA)
     assert topic == "homeassistant/device/edgedla_site/config"
     assert {key.rpartition("_")[0].replace("_binary", "") for key in device["components"]} == {
-        "gate_visitor", "yard_visitor", "gate_busy",
-    }  # fmt: skip
+        "gate_visitor",
+        "yard_visitor",
+        "gate_busy",
+    }
     ids = [c["unique_id"] for c in device["components"].values()]
     assert len(set(ids)) == len(ids) == 9
     told = {c.get("state_topic") for c in device["components"].values()} - {None}

@@ -36,11 +36,7 @@ def mine(tmp_path: Path) -> str:
 
 
 def seen(sink: Own) -> Any:
-    return (
-        sink._write.__globals__["seen"]
-        if hasattr(sink._write, "__globals__")
-        else sink._write.__func__.__globals__["seen"]
-    )
+    return sink._write.__globals__["seen"] if hasattr(sink._write, "__globals__") else sink._write.__func__.__globals__["seen"]
 
 
 def test_a_function_gets_results_and_a_class_events_and_the_end_too(mine: str) -> None:
@@ -57,9 +53,7 @@ def test_a_function_gets_results_and_a_class_events_and_the_end_too(mine: str) -
     assert seen(sink) == ["w", "e", "closed"]
 
 
-@pytest.mark.parametrize(
-    ("name", "says"), [("fails", "no such table"), ("leaves", "SystemExit"), ("Broken", "no database")]
-)
+@pytest.mark.parametrize(("name", "says"), [("fails", "no such table"), ("leaves", "SystemExit"), ("Broken", "no database")])
 def test_what_it_raises_is_a_run_error_with_its_name(mine: str, name: str, says: str) -> None:
     with pytest.raises(RunError, match=says) as e:
         Own(f"{mine}:{name}").write(RESULT)

@@ -27,12 +27,8 @@ def write(path: Path, days_old: float, size: int = 1000) -> Path:
 
 def looked(folder: Path, **limits: float) -> List[str]:
     """Names that are left after a look with these limits."""
-    outputs = {
-        "jsonl": "r.jsonl", "video": "v.avi", "segment_s": 60, "images": "frames", "clips": {"folder": "clips"}, **limits
-    }  # fmt: skip
-    document = {
-        "artifact": "a", "source": "synthetic://", "decode": {"kind": "yolov8"}, "events": {"e": {}}, "outputs": outputs,
-    }  # fmt: skip
+    outputs = {"jsonl": "r.jsonl", "video": "v.avi", "segment_s": 60, "images": "frames", "clips": {"folder": "clips"}, **limits}
+    document = {"artifact": "a", "source": "synthetic://", "decode": {"kind": "yolov8"}, "events": {"e": {}}, "outputs": outputs}
     config = config_from(1, document, str(folder / "pipeline.yaml"))
     made = OUTPUTS["retention"].make(config, lambda _: 25.0)
     assert isinstance(made, Retention)
@@ -72,9 +68,7 @@ def test_the_oldest_go_first_until_the_size_is_kept(folder: Path) -> None:
     assert looked(folder, keep_gb=2000 / 1e9) == sorted([*KEPT, "r.jsonl.1", NEWEST, "v-20260102-000000.avi"])
 
 
-def test_the_oldest_go_until_the_disk_is_free_enough_and_then_it_is_said(
-    folder: Path, monkeypatch: Any, caplog: Any
-) -> None:
+def test_the_oldest_go_until_the_disk_is_free_enough_and_then_it_is_said(folder: Path, monkeypatch: Any, caplog: Any) -> None:
     usage = retention.shutil.disk_usage(folder)
 
     def free(path: Any) -> Any:

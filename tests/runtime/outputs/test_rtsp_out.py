@@ -101,11 +101,7 @@ def play(port):
     viewer.connect(("127.0.0.1", port))
     address = f"rtsp://127.0.0.1:{port}/gate"
     for number, (verb, of, more) in enumerate(
-        (
-            ("DESCRIBE", "", ""),
-            ("SETUP", "/stream=0", "Transport: RTP/AVP/TCP;unicast;interleaved=0-1\r\n"),
-            ("PLAY", "/", ""),
-        )
+        (("DESCRIBE", "", ""), ("SETUP", "/stream=0", "Transport: RTP/AVP/TCP;unicast;interleaved=0-1\r\n"), ("PLAY", "/", ""))
     ):
         viewer.sendall(f"{verb} {address}{of} RTSP/1.0\r\nCSeq: {number}\r\n{session}{more}\r\n".encode())
         answer = b""

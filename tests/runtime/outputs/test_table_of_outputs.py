@@ -86,9 +86,7 @@ def test_each_requested_output_takes_results_and_is_closed(name: str, tmp_path: 
     opened = open_outputs(config, lambda source: 25.0)
     assert list(opened) == [name]
     path = next(iter(outputs.values()))
-    assert name == "call" or path in OUTPUTS[name].writes(
-        config
-    ), "say in `writes` what it writes: a source must not stand there"
+    assert name == "call" or path in OUTPUTS[name].writes(config), "say in `writes` what it writes: a source must not stand there"
     for n in range(3):
         opened[name].write(FrameResult(Frame(n, np.zeros((32, 32, 3), np.uint8), n / 25), (), "GPU", True, 1.0, 1.0))
     opened[name].close()
@@ -100,11 +98,7 @@ def test_each_requested_output_takes_results_and_is_closed(name: str, tmp_path: 
 
 def test_a_film_has_the_rate_of_the_frames_that_its_model_sees(tmp_path: Path) -> None:
     cv2 = pytest.importorskip("cv2", reason="OpenCV is not installed")
-    models = {
-        "all": ModelConfig("m"),
-        "third": ModelConfig("m", every=3),
-        "crops": ModelConfig("m", crops=CropRule(of="third")),
-    }
+    models = {"all": ModelConfig("m"), "third": ModelConfig("m", every=3), "crops": ModelConfig("m", crops=CropRule(of="third"))}
     sources = {"fast": SourceConfig("synthetic://"), "capped": SourceConfig("synthetic://", max_rate=12.0)}
     outputs = OutputConfig(video=str(tmp_path / "v.avi"))
     video = open_outputs(PipelineConfig(sources=sources, models=models, outputs=outputs), lambda _: 30.0)["video"]
@@ -114,10 +108,19 @@ def test_a_film_has_the_rate_of_the_frames_that_its_model_sees(tmp_path: Path) -
             video.write(FrameResult(frame, (), "host", True, 0.0, 0.0, source, model))
     video.close()
     rates = {f.stem[2:]: cv2.VideoCapture(str(f)).get(cv2.CAP_PROP_FPS) for f in tmp_path.iterdir()}
-    assert rates == pytest.approx({
-        "fast-all": 30, "fast-third": 10, "fast-crops": 10, "capped-all": 12, "capped-third": 4, "capped-crops": 4,
-        "added-all": 30, "added-third": 10, "added-crops": 10,
-    })  # fmt: skip
+    assert rates == pytest.approx(
+        {
+            "fast-all": 30,
+            "fast-third": 10,
+            "fast-crops": 10,
+            "capped-all": 12,
+            "capped-third": 4,
+            "capped-crops": 4,
+            "added-all": 30,
+            "added-third": 10,
+            "added-crops": 10,
+        }
+    )
 
 
 @pytest.mark.parametrize(
@@ -156,12 +159,6 @@ def test_an_output_path_that_is_a_source_is_refused(name: str, place: str, tmp_p
 
 @pytest.mark.parametrize(("outputs", "asks"), [({"jsonl": "x"}, False), ({"clips": {"folder": "x"}}, True)], ids=str)
 def test_a_bundle_with_clips_can_ask_which_encoder_the_board_has(outputs: Any, asks: bool) -> None:
-    document = {
-        "artifact": "a",
-        "source": "csi://0",
-        "events": {"e": {}},
-        "decode": {"kind": "yolov8"},
-        "outputs": outputs,
-    }
+    document = {"artifact": "a", "source": "csi://0", "events": {"e": {}}, "decode": {"kind": "yolov8"}, "outputs": outputs}
     choices = choices_of(config_from(1, document, "/folder/pipeline.yaml"), [])
     assert needed(choices)("edgedla.targets.board") is asks

@@ -106,8 +106,7 @@ def test_the_filter_is_the_general_kalman_filter_of_position_and_velocity():
 @settings(max_examples=examples(50), deadline=None)
 @given(
     st.lists(
-        st.lists(st.tuples(st.integers(0, 80), st.integers(0, 80), st.floats(0, 1), st.integers(0, 1)), max_size=6),
-        max_size=12,
+        st.lists(st.tuples(st.integers(0, 80), st.integers(0, 80), st.floats(0, 1), st.integers(0, 1)), max_size=6), max_size=12
     )
 )
 def test_track_ids_are_unique_in_a_frame_and_no_result_is_lost(frames):

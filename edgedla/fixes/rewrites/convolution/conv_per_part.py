@@ -103,31 +103,59 @@ REWRITE = Rewrite(
     ("Split", "Slice"),
     match,
     (
-        holds("x 1x8x4x4, w 6x8x1x1, wb 6",
-              SPLIT + "c = Conv(x, w, wb) p, q = Split<axis = 1>(c, n) r = Relu(q) y = Concat<axis = 1>(r, p)"),
-        holds("x 1x8x5x5, w 6x8x3x3",
-              SPLIT + "c = Conv<pads = [1, 1, 1, 1], strides = [2, 2]>(x, w) s = Sigmoid(c) m = Mul(c, s) "
-              "p, q = Split<axis = -3>(m, n) y = Concat<axis = 1>(q, p, q)"),
-        holds("x 1x8x4x4, w 6x8x1x1, wb 6, ws 6, wt 6, wm 6, wv 6",
-              SPLIT + "c = Conv(x, w, wb) b = BatchNormalization(c, ws, wt, wm, wv) h = HardSigmoid(b) m = Mul(b, h) "
-              "p, q = Split<axis = 1>(m, n) y = Concat<axis = 1>(q, p)"),
-        holds("x 1x8x4x4, w 6x8x1x1, wp 6x1x1", CUTS + "c = Conv(x, w) m = PRelu(c, wp) p = Slice(m, s, e, a) "
-              "q = Slice(m, e, l, a) y = Concat<axis = 1>(q, p)"),
-        holds("x 1x8x4x4, w 6x8x1x1, wd 6x1x3x3, wb 6", SPLIT + "c = Conv(x, w) r = Relu(c) "
-              "d = Conv<group = 6, pads = [1, 1, 1, 1]>(r, wd, wb) p, q = Split<axis = 1>(d, n) y = Relu(q)"),
-        holds("x 1x8x4x4, w 6x8x1x1", SPLIT + "c = Conv(x, w) p, q = Split<axis = 1>(c, n) y = Concat<axis = 1>(q, p)",
-              chip="xavier", trt=(8, 4)),
-        refuses("x 1x8x4x4, w 6x8x1x1", SPLIT + "c = Conv(x, w) p, q = Split<axis = 1>(c, n) y = Concat<axis = 1>(q, p)",
-                "not known", chip="xavier", trt=(8, 5)),
+        holds(
+            "x 1x8x4x4, w 6x8x1x1, wb 6",
+            SPLIT + "c = Conv(x, w, wb) p, q = Split<axis = 1>(c, n) r = Relu(q) y = Concat<axis = 1>(r, p)",
+        ),
+        holds(
+            "x 1x8x5x5, w 6x8x3x3",
+            SPLIT + "c = Conv<pads = [1, 1, 1, 1], strides = [2, 2]>(x, w) s = Sigmoid(c) m = Mul(c, s) "
+            "p, q = Split<axis = -3>(m, n) y = Concat<axis = 1>(q, p, q)",
+        ),
+        holds(
+            "x 1x8x4x4, w 6x8x1x1, wb 6, ws 6, wt 6, wm 6, wv 6",
+            SPLIT + "c = Conv(x, w, wb) b = BatchNormalization(c, ws, wt, wm, wv) h = HardSigmoid(b) m = Mul(b, h) "
+            "p, q = Split<axis = 1>(m, n) y = Concat<axis = 1>(q, p)",
+        ),
+        holds(
+            "x 1x8x4x4, w 6x8x1x1, wp 6x1x1",
+            CUTS + "c = Conv(x, w) m = PRelu(c, wp) p = Slice(m, s, e, a) " "q = Slice(m, e, l, a) y = Concat<axis = 1>(q, p)",
+        ),
+        holds(
+            "x 1x8x4x4, w 6x8x1x1, wd 6x1x3x3, wb 6",
+            SPLIT + "c = Conv(x, w) r = Relu(c) "
+            "d = Conv<group = 6, pads = [1, 1, 1, 1]>(r, wd, wb) p, q = Split<axis = 1>(d, n) y = Relu(q)",
+        ),
+        holds(
+            "x 1x8x4x4, w 6x8x1x1",
+            SPLIT + "c = Conv(x, w) p, q = Split<axis = 1>(c, n) y = Concat<axis = 1>(q, p)",
+            chip="xavier",
+            trt=(8, 4),
+        ),
+        refuses(
+            "x 1x8x4x4, w 6x8x1x1",
+            SPLIT + "c = Conv(x, w) p, q = Split<axis = 1>(c, n) y = Concat<axis = 1>(q, p)",
+            "not known",
+            chip="xavier",
+            trt=(8, 5),
+        ),
         refuses("x 1x6x4x4", SPLIT + "r = Relu(x) p, q = Split<axis = 1>(r, n) y = Relu(q)", "not of a convolution"),
-        refuses("x 1x8x4x4, w 6x4x1x1", SPLIT + "c = Conv<group = 2>(x, w) p, q = Split<axis = 1>(c, n) y = Relu(q)",
-                "2 groups"),
-        refuses("x 1x8x4x4, w 6x8x1x1", SPLIT + "c = Conv(x, w) p, q = Split<axis = 1>(c, n) r = Relu(p) "
-                "t = Concat<axis = 1>(q, r) y = Add(t, c)", "c is read whole"),
-        refuses("x 1x8x4x4, v 1x6x4x4, w 6x8x1x1", SPLIT + "c = Conv(x, w) t = Add(c, v) "
-                "p, q = Split<axis = 1>(t, n) y = Relu(q)", "not of a convolution"),
+        refuses("x 1x8x4x4, w 6x4x1x1", SPLIT + "c = Conv<group = 2>(x, w) p, q = Split<axis = 1>(c, n) y = Relu(q)", "2 groups"),
+        refuses(
+            "x 1x8x4x4, w 6x8x1x1",
+            SPLIT + "c = Conv(x, w) p, q = Split<axis = 1>(c, n) r = Relu(p) " "t = Concat<axis = 1>(q, r) y = Add(t, c)",
+            "c is read whole",
+        ),
+        refuses(
+            "x 1x8x4x4, v 1x6x4x4, w 6x8x1x1",
+            SPLIT + "c = Conv(x, w) t = Add(c, v) " "p, q = Split<axis = 1>(t, n) y = Relu(q)",
+            "not of a convolution",
+        ),
         no_pattern("x 1x8x4x6, w 6x8x1x1", SPLIT + "c = Conv(x, w) p, q = Split<axis = 3>(c, n) y = Relu(q)"),
-        no_pattern("x 1x8x4x4, w 6x8x1x1", "s = Constant<value_ints = [0, 0]>() e = Constant<value_ints = [3, 2]>() "
-                   "a = Constant<value_ints = [1, 2]>() c = Conv(x, w) y = Slice(c, s, e, a)"),
+        no_pattern(
+            "x 1x8x4x4, w 6x8x1x1",
+            "s = Constant<value_ints = [0, 0]>() e = Constant<value_ints = [3, 2]>() "
+            "a = Constant<value_ints = [1, 2]>() c = Conv(x, w) y = Slice(c, s, e, a)",
+        ),
     ),
-)  # fmt: skip
+)

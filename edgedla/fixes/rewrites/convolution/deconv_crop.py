@@ -27,14 +27,10 @@ def match(network: Network, node: Node) -> Optional[Site]:
         raise Refused(f"output_padding {extra} reaches beyond the padding {window.pads[2:]}")
     x = node.inputs[0]
     _, _, h, w = network.nchw(x)
-    full = [
-        (n - 1) * s + (k - 1) * d + 1 for n, s, k, d in zip((h, w), window.strides, window.kernel, window.dilations)
-    ]
+    full = [(n - 1) * s + (k - 1) * d + 1 for n, s, k, d in zip((h, w), window.strides, window.kernel, window.dilations)]
     starts = window.pads[:2]
     ends = [n - p + e for n, p, e in zip(full, window.pads[2:], extra)]
-    attributes = {
-        name: a.value for name, a in node.attributes.items() if name not in ("pads", "output_padding", "auto_pad")
-    }
+    attributes = {name: a.value for name, a in node.attributes.items() if name not in ("pads", "output_padding", "auto_pad")}
 
     def build(editor: Any) -> Any:
         return editor.slice(editor.op("ConvTranspose", *node.inputs, **attributes), starts, ends, [2, 3])
@@ -53,4 +49,4 @@ REWRITE = Rewrite(
         refuses("x 1x8x4x5, w 8x6x4x4", "y = ConvTranspose<strides = [2, 2], pads = [1, 1, 1, 1]>(x, w)", "8.5", trt=(8, 4)),
         no_pattern("x 1x8x4x5, w 8x6x2x2", "y = ConvTranspose<strides = [2, 2]>(x, w)"),
     ),
-)  # fmt: skip
+)

@@ -44,9 +44,15 @@ def match(network: Network, node: Node) -> Optional[Site]:
         weights = editor.derived((weight,), dims, spread, "weight")
         added = [] if window.bias is None else [window.bias]
         return editor.op(
-            "ConvTranspose", x, weights, *added, kernel_shape=kernel, strides=window.strides,
-            pads=window.pads, output_padding=extra,
-        )  # fmt: skip
+            "ConvTranspose",
+            x,
+            weights,
+            *added,
+            kernel_shape=kernel,
+            strides=window.strides,
+            pads=window.pads,
+            output_padding=extra,
+        )
 
     return Site(node.outputs[0], (node,), build)
 
@@ -57,9 +63,15 @@ REWRITE = Rewrite(
     match,
     (
         holds("x 1x8x4x5, w 8x1x2x2", "y = ConvTranspose<strides = [2, 2], group = 8>(x, w)"),
-        holds("x 1x6x4x5, w 6x4x3x3, wb 8",
-              "y = ConvTranspose<strides = [2, 2], group = 2, dilations = [2, 1], pads = [1, 1, 1, 1]>(x, w, wb)"),
-        refuses("x 1x8x4x5, w 8x1x2x2", "y = ConvTranspose<strides = [2, 2], group = 8, output_shape = [8, 10]>(x, w)", "output's size"),
+        holds(
+            "x 1x6x4x5, w 6x4x3x3, wb 8",
+            "y = ConvTranspose<strides = [2, 2], group = 2, dilations = [2, 1], pads = [1, 1, 1, 1]>(x, w, wb)",
+        ),
+        refuses(
+            "x 1x8x4x5, w 8x1x2x2",
+            "y = ConvTranspose<strides = [2, 2], group = 8, output_shape = [8, 10]>(x, w)",
+            "output's size",
+        ),
         no_pattern("x 1x8x4x5, w 8x4x2x2", "y = ConvTranspose<strides = [2, 2]>(x, w)"),
     ),
-)  # fmt: skip
+)

@@ -90,9 +90,7 @@ def match(network: Network, node: Node) -> Optional[Site]:
         if bias is not None:
             bias = editor.derived((bias,), dims[:1], lambda b: np.repeat(b, sh * sw), "bias")
         pads = [-rows.first, -columns.first, rows.last, columns.last]
-        parts = editor.conv(
-            node.inputs[0], editor.derived((weight,), dims, spread, "weight"), bias, pads=pads, group=group
-        )
+        parts = editor.conv(node.inputs[0], editor.derived((weight,), dims, spread, "weight"), bias, pads=pads, group=group)
         places = np.zeros((dims[0], channels, sh, sw))
         k = np.arange(dims[0])
         places[k, k // (sh * sw), k // sw % sh, k % sw] = 1.0
@@ -111,7 +109,11 @@ REWRITE = Rewrite(
         holds("x 1x8x4x5, w 8x6x3x3", "y = ConvTranspose<strides = [2, 2], pads = [1, 1, 1, 1], output_padding = [1, 1]>(x, w)"),
         holds("x 1x8x4x5, w 8x1x4x4", "y = ConvTranspose<strides = [2, 2], pads = [1, 1, 1, 1], group = 8>(x, w)"),
         refuses("x 1x8x4x5, w 8x6x3x3", "y = ConvTranspose<strides = [2, 2], pads = [1, 1, 1, 1]>(x, w)", "times the input"),
-        refuses("x 1x8x4x5, w 8x6x2x2", "y = ConvTranspose<strides = [2, 2], dilations = [2, 2], pads = [0, 0, 1, 1]>(x, w)", "dilation"),
+        refuses(
+            "x 1x8x4x5, w 8x6x2x2",
+            "y = ConvTranspose<strides = [2, 2], dilations = [2, 2], pads = [0, 0, 1, 1]>(x, w)",
+            "dilation",
+        ),
         no_pattern("x 1x8x4x5, w 8x6x2x2", "y = ConvTranspose<strides = [2, 2]>(x, w)"),
     ),
-)  # fmt: skip
+)

@@ -55,9 +55,7 @@ def _columns(start: int, end: int) -> Any:
 
 def _overflows(network: Network, window: Window, channels: int, dims: Any) -> bool:
     bytes_each = 1 if network.goal.precision == "int8" else 2
-    return buffer_overflow(
-        dims, window.weights[0], tuple(window.kernel), window.group, tuple(window.dilations), bytes_each
-    )
+    return buffer_overflow(dims, window.weights[0], tuple(window.kernel), window.group, tuple(window.dilations), bytes_each)
 
 
 REWRITE = Rewrite(

@@ -74,17 +74,9 @@ REWRITE = Rewrite(
         holds("x 1x8x4x4", "l = Constant<value_float = -4.0>() h = Constant<value_float = 200.0>() y = Clip(x, l, h)"),
         refuses("x 1x8x4x4", "l = Constant<value_float = -1.0>() y = Clip(x, l)", "one bound"),
         refuses(
-            "x 1x8x4x4",
-            "l = Constant<value_float = -1.0>() h = Constant<value_float = 65000.0>() y = Clip(x, l, h)",
-            "bits",
+            "x 1x8x4x4", "l = Constant<value_float = -1.0>() h = Constant<value_float = 65000.0>() y = Clip(x, l, h)", "bits"
         ),
-        refuses(
-            "x 1x8x4x4",
-            "l = Constant<value_float = -4.5>() h = Constant<value_float = 20.0>() y = Clip(x, l, h)",
-            "bits",
-        ),
-        no_pattern(
-            "x 1x8x4x4", "l = Constant<value_float = 0.0>() h = Constant<value_float = 6.0>() y = Clip(x, l, h)"
-        ),
+        refuses("x 1x8x4x4", "l = Constant<value_float = -4.5>() h = Constant<value_float = 20.0>() y = Clip(x, l, h)", "bits"),
+        no_pattern("x 1x8x4x4", "l = Constant<value_float = 0.0>() h = Constant<value_float = 6.0>() y = Clip(x, l, h)"),
     ),
 )

@@ -80,9 +80,7 @@ def _step(network: Network, node: Node) -> Optional[Tuple[Any, Any, bool]]:
         raise Refused("a constant divided by a tensor is not a scale and offset")
     dims = network.weight_shape(operand)
     if int(np.prod(dims)) != 1 and (1,) * (4 - len(dims)) + dims != (1, shape[1], 1, 1):
-        raise Refused(
-            f"the constant has the shape {list(dims)}: only one number, or one per channel, is a scale and offset"
-        )
+        raise Refused(f"the constant has the shape {list(dims)}: only one number, or one per channel, is a scale and offset")
     return x, operand, constant[0]
 
 

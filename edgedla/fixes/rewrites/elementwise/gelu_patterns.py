@@ -27,9 +27,7 @@ def gelu_as_sigmoid(argument: Callable[[Any, Any, int], Any]) -> Callable[[Netwo
         x, nodes, output = gelu
         _, channels, _, _ = network.nchw(x)
         network.dtype(x)
-        return Site(
-            output, nodes, lambda editor: editor.op("Mul", x, editor.op("Sigmoid", argument(editor, x, channels)))
-        )
+        return Site(output, nodes, lambda editor: editor.op("Mul", x, editor.op("Sigmoid", argument(editor, x, channels))))
 
     return match
 
@@ -45,11 +43,7 @@ def gelu_of(network: Network, node: Node) -> Optional[Tuple[Any, Tuple[Any, ...]
     x = scaling.inputs[1] if network.is_constant(scaling.inputs[0]) else scaling.inputs[0]
     factor = _other(network, scaling, x)
     expected = math.sqrt(2.0) if scaling.op_type == "Div" else math.sqrt(0.5)
-    if (
-        factor is None
-        or abs(factor - expected) > TOLERANCE
-        or (scaling.op_type == "Div" and scaling.inputs[0] is not x)
-    ):
+    if factor is None or abs(factor - expected) > TOLERANCE or (scaling.op_type == "Div" and scaling.inputs[0] is not x):
         return None
     return _product(network, x, plus, (scaling, node, plus))
 

@@ -42,7 +42,10 @@ REWRITE = Rewrite(
     match,
     (
         holds("x 1x8x20x20", "y = AveragePool<kernel_shape = [10, 10]>(x)"),
-        holds("x 1x8x20x20", "y = AveragePool<kernel_shape = [9, 3], pads = [4, 1, 4, 1], count_include_pad = 1, strides = [2, 1]>(x)"),
+        holds(
+            "x 1x8x20x20",
+            "y = AveragePool<kernel_shape = [9, 3], pads = [4, 1, 4, 1], count_include_pad = 1, strides = [2, 1]>(x)",
+        ),
         holds("x 1x8x16x16", "y = AveragePool<kernel_shape = [16, 16], strides = [16, 16]>(x)"),
         refuses("x 1x8x20x20", "y = AveragePool<kernel_shape = [9, 9], pads = [4, 4, 4, 4]>(x)", "padding out"),
         refuses("x 1x8x40x40", "y = AveragePool<kernel_shape = [33, 3]>(x)", "largest kernel"),
@@ -50,4 +53,4 @@ REWRITE = Rewrite(
         refuses("x 1x8x40x40", "y = AveragePool<kernel_shape = [9, 9], strides = [9, 1]>(x)", "a stride of"),
         no_pattern("x 1x8x20x20", "y = AveragePool<kernel_shape = [8, 8]>(x)"),
     ),
-)  # fmt: skip
+)

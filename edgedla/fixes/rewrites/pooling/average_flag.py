@@ -17,9 +17,7 @@ def match(network: Network, node: Node) -> Optional[Site]:
         return None
 
     def build(editor: Any) -> Any:
-        return editor.op(
-            "AveragePool", node.inputs[0], kernel_shape=average.kernel, strides=average.strides, count_include_pad=1
-        )
+        return editor.op("AveragePool", node.inputs[0], kernel_shape=average.kernel, strides=average.strides, count_include_pad=1)
 
     return Site(node.outputs[0], (node,), build)
 
@@ -31,10 +29,7 @@ REWRITE = Rewrite(
     (
         holds("x 1x8x8x8", "y = AveragePool<kernel_shape = [2, 2], strides = [2, 2]>(x)", chip="xavier"),
         refuses(
-            "x 1x8x7x7",
-            "y = AveragePool<kernel_shape = [2, 2], strides = [2, 2], ceil_mode = 1>(x)",
-            "ceil_mode",
-            chip="xavier",
+            "x 1x8x7x7", "y = AveragePool<kernel_shape = [2, 2], strides = [2, 2], ceil_mode = 1>(x)", "ceil_mode", chip="xavier"
         ),
         no_pattern("x 1x8x8x8", "y = AveragePool<kernel_shape = [3, 3], pads = [1, 1, 1, 1]>(x)", chip="xavier"),
         no_pattern("x 1x8x8x8", "y = AveragePool<kernel_shape = [2, 2], strides = [2, 2]>(x)"),

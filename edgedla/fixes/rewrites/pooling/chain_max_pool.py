@@ -60,9 +60,7 @@ REWRITE = Rewrite(
     (
         holds("x 1x8x20x20", "y = MaxPool<kernel_shape = [13, 13], pads = [6, 6, 6, 6], strides = [1, 1]>(x)"),
         holds("x 1x8x20x20", "y = MaxPool<kernel_shape = [9, 5], pads = [4, 2, 4, 2]>(x)"),
-        refuses(
-            "x 1x8x20x20", "y = MaxPool<kernel_shape = [9, 9], pads = [4, 4, 4, 4], strides = [2, 2]>(x)", "stride"
-        ),
+        refuses("x 1x8x20x20", "y = MaxPool<kernel_shape = [9, 9], pads = [4, 4, 4, 4], strides = [2, 2]>(x)", "stride"),
         refuses("x 1x8x20x20", "y = MaxPool<kernel_shape = [9, 9], pads = [3, 3, 3, 3]>(x)", "keep the size"),
         no_pattern("x 1x8x20x20", "y = MaxPool<kernel_shape = [5, 5], pads = [2, 2, 2, 2]>(x)"),
     ),

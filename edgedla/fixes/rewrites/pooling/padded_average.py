@@ -22,12 +22,7 @@ def match(network: Network, node: Node) -> Optional[Site]:
 
     def build(editor: Any) -> Any:
         y = editor.op(
-            "AveragePool",
-            x,
-            kernel_shape=average.kernel,
-            strides=average.strides,
-            pads=average.pads,
-            count_include_pad=1,
+            "AveragePool", x, kernel_shape=average.kernel, strides=average.strides, pads=average.pads, count_include_pad=1
         )
         rows = _counted(h, 0, average)
         columns = _counted(w, 1, average)
@@ -53,7 +48,9 @@ REWRITE = Rewrite(
     (
         holds("x 1x8x9x8", "y = AveragePool<kernel_shape = [3, 3], pads = [1, 1, 1, 1]>(x)", chip="xavier"),
         holds("x 1x8x9x9", "y = AveragePool<kernel_shape = [3, 5], pads = [1, 2, 0, 1], strides = [2, 1]>(x)", chip="xavier"),
-        no_pattern("x 1x8x9x9", "y = AveragePool<kernel_shape = [3, 3], pads = [1, 1, 1, 1], count_include_pad = 1>(x)", chip="xavier"),
+        no_pattern(
+            "x 1x8x9x9", "y = AveragePool<kernel_shape = [3, 3], pads = [1, 1, 1, 1], count_include_pad = 1>(x)", chip="xavier"
+        ),
         no_pattern("x 1x8x9x9", "y = AveragePool<kernel_shape = [3, 3], pads = [1, 1, 1, 1]>(x)"),
     ),
-)  # fmt: skip
+)

@@ -68,9 +68,7 @@ REWRITE = Rewrite(
     (
         holds("x 1x3x8x6", _FOUR + "y = Concat<axis = 1>(q00, q10, q01, q11)"),
         holds("x 1x3x8x6", _ROWS + "y = Concat<axis = 1>(r1, r0)"),
-        refuses(
-            "x 1x3x7x6", _slice("a", "x", 2, 0) + _slice("b", "x", 2, 0) + "y = Concat<axis = 1>(a, b)", "multiple"
-        ),
+        refuses("x 1x3x7x6", _slice("a", "x", 2, 0) + _slice("b", "x", 2, 0) + "y = Concat<axis = 1>(a, b)", "multiple"),
         no_pattern("x 1x3x8x6", _ROWS + "y = Concat<axis = 2>(r0, r1)"),
         no_pattern("x 1x3x8x6", _ROWS + "t = Relu(r1) y = Concat<axis = 1>(r0, t)"),
     ),

@@ -76,22 +76,48 @@ REWRITE = Rewrite(
     match,
     (
         holds("x 1x8x6x6, w 4x8x3x3", "p = Constant<value_ints = [0, 0, 0, 1, 0, 0, 1, 2]>() q = Pad(x, p) y = Conv(q, w)"),
-        holds("x 1x8x6x6, w 8x1x3x3", "p = Constant<value_ints = [0, 0, 1, 1, 0, 0, 1, 1]>() q = Pad(x, p) "
-              "y = Conv<group = 8, pads = [1, 1, 1, 1], dilations = [2, 2], strides = [2, 2]>(q, w)"),
-        holds("x 1x8x6x6", "p = Constant<value_ints = [0, 0, 1, 1, 0, 0, 1, 1]>() q = Pad(x, p) y = AveragePool<kernel_shape = [3, 3]>(q)"),
-        refuses("x 1x8x6x6, w 4x8x3x3", "p = Constant<value_ints = [0, 1, 0, 1, 0, 0, 1, 1]>() q = Pad(x, p) "
-                "i = Constant<value_ints = [0, 1, 2, 3, 4, 5, 6, 7, 0]>() v = Gather<axis = 1>(w, i) y = Conv(q, v)",
-                "batch or channels"),
-        refuses("x 1x8x6x6, w 4x8x3x3", "p = Constant<value_ints = [0, 0, 1, 1, 0, 0, 1, 1]>() "
-                'q = Pad<mode = "reflect">(x, p) y = Conv(q, w)', "reflect"),
-        refuses("x 1x8x6x6, w 4x8x3x3", "p = Constant<value_ints = [0, 0, 3, 1, 0, 0, 1, 1]>() "
-                "q = Pad(x, p) y = Conv(q, w)", "below the kernel"),
-        refuses("x 1x8x6x6", "p = Constant<value_ints = [0, 0, 1, 1, 0, 0, 1, 1]>() q = Pad(x, p) "
-                "y = AveragePool<kernel_shape = [3, 3], pads = [1, 1, 0, 0]>(q)", "leaves its own padding out"),
-        refuses("x 1x8x6x6", "p = Constant<value_ints = [0, 0, 1, 1, 0, 0, 1, 1]>() q = Pad(x, p) "
-                "y = AveragePool<kernel_shape = [3, 3], strides = [2, 2], ceil_mode = 1>(q)", "reach outside"),
-        refuses("x 1x8x6x6, w 4x8x3x3", "p = Constant<value_ints = [0, 0, 1, 1, 0, 0, 1, 1]>() q = Pad(x, p) "
-                'y = Conv<auto_pad = "SAME_UPPER">(q, w)', "auto_pad"),
+        holds(
+            "x 1x8x6x6, w 8x1x3x3",
+            "p = Constant<value_ints = [0, 0, 1, 1, 0, 0, 1, 1]>() q = Pad(x, p) "
+            "y = Conv<group = 8, pads = [1, 1, 1, 1], dilations = [2, 2], strides = [2, 2]>(q, w)",
+        ),
+        holds(
+            "x 1x8x6x6",
+            "p = Constant<value_ints = [0, 0, 1, 1, 0, 0, 1, 1]>() q = Pad(x, p) y = AveragePool<kernel_shape = [3, 3]>(q)",
+        ),
+        refuses(
+            "x 1x8x6x6, w 4x8x3x3",
+            "p = Constant<value_ints = [0, 1, 0, 1, 0, 0, 1, 1]>() q = Pad(x, p) "
+            "i = Constant<value_ints = [0, 1, 2, 3, 4, 5, 6, 7, 0]>() v = Gather<axis = 1>(w, i) y = Conv(q, v)",
+            "batch or channels",
+        ),
+        refuses(
+            "x 1x8x6x6, w 4x8x3x3",
+            "p = Constant<value_ints = [0, 0, 1, 1, 0, 0, 1, 1]>() " 'q = Pad<mode = "reflect">(x, p) y = Conv(q, w)',
+            "reflect",
+        ),
+        refuses(
+            "x 1x8x6x6, w 4x8x3x3",
+            "p = Constant<value_ints = [0, 0, 3, 1, 0, 0, 1, 1]>() " "q = Pad(x, p) y = Conv(q, w)",
+            "below the kernel",
+        ),
+        refuses(
+            "x 1x8x6x6",
+            "p = Constant<value_ints = [0, 0, 1, 1, 0, 0, 1, 1]>() q = Pad(x, p) "
+            "y = AveragePool<kernel_shape = [3, 3], pads = [1, 1, 0, 0]>(q)",
+            "leaves its own padding out",
+        ),
+        refuses(
+            "x 1x8x6x6",
+            "p = Constant<value_ints = [0, 0, 1, 1, 0, 0, 1, 1]>() q = Pad(x, p) "
+            "y = AveragePool<kernel_shape = [3, 3], strides = [2, 2], ceil_mode = 1>(q)",
+            "reach outside",
+        ),
+        refuses(
+            "x 1x8x6x6, w 4x8x3x3",
+            "p = Constant<value_ints = [0, 0, 1, 1, 0, 0, 1, 1]>() q = Pad(x, p) " 'y = Conv<auto_pad = "SAME_UPPER">(q, w)',
+            "auto_pad",
+        ),
         no_pattern("x 1x8x6x6, w 4x8x3x3", "y = Conv(x, w)"),
     ),
-)  # fmt: skip
+)

@@ -46,12 +46,22 @@ REWRITE = Rewrite(
     match,
     (
         holds("x 1x8x4x5", "s = Constant<value_floats = [1.0, 1.0, 2.0, 3.0]>() y = Resize(x, , s)"),
-        holds("x 1x8x4x5", "s = Constant<value_floats = [1.0, 1.0, 5.0, 2.0]>() "
-              'y = Resize<coordinate_transformation_mode = "pytorch_half_pixel", nearest_mode = "round_prefer_ceil">(x, , s)'),
+        holds(
+            "x 1x8x4x5",
+            "s = Constant<value_floats = [1.0, 1.0, 5.0, 2.0]>() "
+            'y = Resize<coordinate_transformation_mode = "pytorch_half_pixel", nearest_mode = "round_prefer_ceil">(x, , s)',
+        ),
         refuses("x 1x8x4x6", "s = Constant<value_floats = [1.0, 1.0, 0.5, 0.5]>() y = Resize(x, , s)", "whole upscales"),
-        refuses("x 1x8x4x6", 's = Constant<value_floats = [1.0, 1.0, 2.0, 2.0]>() y = Resize<nearest_mode = "floor">(x, , s)', "half an"),
+        refuses(
+            "x 1x8x4x6",
+            's = Constant<value_floats = [1.0, 1.0, 2.0, 2.0]>() y = Resize<nearest_mode = "floor">(x, , s)',
+            "half an",
+        ),
         no_pattern("x 1x8x4x6", 's = Constant<value_floats = [1.0, 1.0, 2.0, 2.0]>() y = Resize<mode = "linear">(x, , s)'),
-        no_pattern("x 1x8x4x6", "s = Constant<value_floats = [1.0, 1.0, 2.0, 2.0]>() "
-                   'y = Resize<coordinate_transformation_mode = "asymmetric", nearest_mode = "floor">(x, , s)'),
+        no_pattern(
+            "x 1x8x4x6",
+            "s = Constant<value_floats = [1.0, 1.0, 2.0, 2.0]>() "
+            'y = Resize<coordinate_transformation_mode = "asymmetric", nearest_mode = "floor">(x, , s)',
+        ),
     ),
-)  # fmt: skip
+)

@@ -42,9 +42,12 @@ REWRITE = Rewrite(
     match,
     (
         holds("x 1x8x4x4", 's = Constant<value_ints = [1, 8, 8, 12]>() y = Resize<mode = "nearest">(x, , , s)'),
-        holds("x 1x8x4x4", 's = Constant<value_ints = [1, 8, 8, 8]>() '
-              'y = Resize<mode = "linear", coordinate_transformation_mode = "half_pixel">(x, , , s)'),
+        holds(
+            "x 1x8x4x4",
+            "s = Constant<value_ints = [1, 8, 8, 8]>() "
+            'y = Resize<mode = "linear", coordinate_transformation_mode = "half_pixel">(x, , , s)',
+        ),
         refuses("x 1x8x4x4", 's = Constant<value_ints = [1, 8, 6, 6]>() y = Resize<mode = "nearest">(x, , , s)', "whole"),
-        no_pattern("x 1x8x4x4", 's = Constant<value_floats = [1.0, 1.0, 2.0, 2.0]>() y = Resize(x, , s)'),
+        no_pattern("x 1x8x4x4", "s = Constant<value_floats = [1.0, 1.0, 2.0, 2.0]>() y = Resize(x, , s)"),
     ),
-)  # fmt: skip
+)

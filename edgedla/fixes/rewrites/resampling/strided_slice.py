@@ -45,13 +45,27 @@ REWRITE = Rewrite(
     ("Slice",),
     match,
     (
-        holds("x 1x8x7x6", "s = Constant<value_ints = [1, 0]>() e = Constant<value_ints = [99, 99]>() a = Constant<value_ints = [2, 3]>() "
-              "p = Constant<value_ints = [2, 3]>() y = Slice(x, s, e, a, p)"),
-        refuses("x 1x8x7x6", "s = Constant<value_ints = [0]>() e = Constant<value_ints = [3]>() a = Constant<value_ints = [2]>() "
-                "p = Constant<value_ints = [2]>() y = Slice(x, s, e, a, p)", "ends before"),
-        refuses("x 1x8x27x6", "s = Constant<value_ints = [0]>() e = Constant<value_ints = [99]>() a = Constant<value_ints = [2]>() "
-                "p = Constant<value_ints = [9]>() y = Slice(x, s, e, a, p)", "largest stride"),
-        no_pattern("x 1x8x7x6", "s = Constant<value_ints = [1]>() e = Constant<value_ints = [7]>() "
-                   "a = Constant<value_ints = [2]>() y = Slice(x, s, e, a)"),
+        holds(
+            "x 1x8x7x6",
+            "s = Constant<value_ints = [1, 0]>() e = Constant<value_ints = [99, 99]>() a = Constant<value_ints = [2, 3]>() "
+            "p = Constant<value_ints = [2, 3]>() y = Slice(x, s, e, a, p)",
+        ),
+        refuses(
+            "x 1x8x7x6",
+            "s = Constant<value_ints = [0]>() e = Constant<value_ints = [3]>() a = Constant<value_ints = [2]>() "
+            "p = Constant<value_ints = [2]>() y = Slice(x, s, e, a, p)",
+            "ends before",
+        ),
+        refuses(
+            "x 1x8x27x6",
+            "s = Constant<value_ints = [0]>() e = Constant<value_ints = [99]>() a = Constant<value_ints = [2]>() "
+            "p = Constant<value_ints = [9]>() y = Slice(x, s, e, a, p)",
+            "largest stride",
+        ),
+        no_pattern(
+            "x 1x8x7x6",
+            "s = Constant<value_ints = [1]>() e = Constant<value_ints = [7]>() "
+            "a = Constant<value_ints = [2]>() y = Slice(x, s, e, a)",
+        ),
     ),
-)  # fmt: skip
+)

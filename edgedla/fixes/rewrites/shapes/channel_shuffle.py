@@ -43,13 +43,25 @@ REWRITE = Rewrite(
     ("Reshape",),
     match,
     (
-        holds("x 1x12x4x4", "s = Constant<value_ints = [1, 2, 6, 4, 4]>() r = Reshape(x, s) "
-              "t = Transpose<perm = [0, 2, 1, 3, 4]>(r) b = Constant<value_ints = [1, 12, 4, 4]>() y = Reshape(t, b)"),
-        holds("x 2x12x4x4", "s = Constant<value_ints = [2, 3, 4, 16]>() r = Reshape(x, s) "
-              "t = Transpose<perm = [0, 2, 1, 3]>(r) b = Constant<value_ints = [2, 12, 4, 4]>() y = Reshape(t, b)"),
-        no_pattern("x 1x12x4x4", "s = Constant<value_ints = [1, 2, 6, 4, 4]>() r = Reshape(x, s) "
-                   "t = Transpose<perm = [0, 1, 2, 4, 3]>(r) b = Constant<value_ints = [1, 12, 4, 4]>() y = Reshape(t, b)"),
-        no_pattern("x 1x12x4x4", "s = Constant<value_ints = [1, 2, 6, 4, 4]>() r = Reshape(x, s) "
-                   "t = Transpose<perm = [0, 2, 1, 3, 4]>(r) b = Constant<value_ints = [1, 6, 8, 4]>() y = Reshape(t, b)"),
+        holds(
+            "x 1x12x4x4",
+            "s = Constant<value_ints = [1, 2, 6, 4, 4]>() r = Reshape(x, s) "
+            "t = Transpose<perm = [0, 2, 1, 3, 4]>(r) b = Constant<value_ints = [1, 12, 4, 4]>() y = Reshape(t, b)",
+        ),
+        holds(
+            "x 2x12x4x4",
+            "s = Constant<value_ints = [2, 3, 4, 16]>() r = Reshape(x, s) "
+            "t = Transpose<perm = [0, 2, 1, 3]>(r) b = Constant<value_ints = [2, 12, 4, 4]>() y = Reshape(t, b)",
+        ),
+        no_pattern(
+            "x 1x12x4x4",
+            "s = Constant<value_ints = [1, 2, 6, 4, 4]>() r = Reshape(x, s) "
+            "t = Transpose<perm = [0, 1, 2, 4, 3]>(r) b = Constant<value_ints = [1, 12, 4, 4]>() y = Reshape(t, b)",
+        ),
+        no_pattern(
+            "x 1x12x4x4",
+            "s = Constant<value_ints = [1, 2, 6, 4, 4]>() r = Reshape(x, s) "
+            "t = Transpose<perm = [0, 2, 1, 3, 4]>(r) b = Constant<value_ints = [1, 6, 8, 4]>() y = Reshape(t, b)",
+        ),
     ),
-)  # fmt: skip
+)

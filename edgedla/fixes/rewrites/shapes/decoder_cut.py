@@ -44,18 +44,13 @@ def match(network: Network, node: Node) -> Optional[Site]:
     shared = [v for n in network.graph if n in tail for v in n.outputs if any(u.node not in tail for u in v.uses())]
     if shared:
         raise Refused(f"the network reads {shared[0].name} of its decoder too")
-    if (
-        network.cut_off
-        or changed_outputs(network.model.metadata_props.get(METADATA), network.graph.name).decoder_sha256
-    ):
+    if network.cut_off or changed_outputs(network.model.metadata_props.get(METADATA), network.graph.name).decoder_sha256:
         raise Refused("a decoder was cut off before, and the model can have only one")
     if not network.goal.change_outputs:
         what = "convolution" if len(heads) == 1 else "convolutions"
         raise Refused(f"{len(heads)} {what} would be the outputs: allow it with --change-outputs")
     names = ", ".join(v.name for v in outputs)
-    interface = (
-        f"{names}: the outputs are {', '.join(v.name for v in heads)} now, and the decoder is a model of its own"
-    )
+    interface = f"{names}: the outputs are {', '.join(v.name for v in heads)} now, and the decoder is a model of its own"
     ordered = tuple(n for n in network.graph if n in tail)
     cut = Cut(tuple(heads), tuple(outputs))
     return Site(outputs[0], ordered, lambda editor: outputs[0], new_interface=interface, cut=cut)
@@ -78,11 +73,7 @@ def _tail(network: Network) -> Set[Any]:
         values = [v for v in node.inputs if v is not None and not network.is_constant(v)]
         dims = [network.shape(v) for v in (*values, *node.outputs)]
         inside = any(v.producer() in tail for v in values)
-        if (
-            (node.op_type in SPATIAL or _crops(network, node))
-            and not inside
-            and all(d is not None and len(d) == 4 for d in dims)
-        ):
+        if (node.op_type in SPATIAL or _crops(network, node)) and not inside and all(d is not None and len(d) == 4 for d in dims):
             tail.discard(node)
     return tail
 

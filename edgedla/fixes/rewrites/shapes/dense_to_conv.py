@@ -42,10 +42,7 @@ def match(network: Network, node: Node) -> Optional[Site]:
             weights = editor.reshaped(weight, kernels, "weight")
         else:
             weights = editor.derived(
-                (weight,),
-                kernels,
-                lambda m: (m if transposed else m.T).reshape(kernels) * m.dtype.type(alpha),
-                "weight",
+                (weight,), kernels, lambda m: (m if transposed else m.T).reshape(kernels) * m.dtype.type(alpha), "weight"
             )
         added = None
         if bias is not None:

@@ -86,12 +86,21 @@ REWRITE = Rewrite(
     (
         holds("x 1x12x4x5", "y = DepthToSpace<blocksize = 2>(x)"),
         holds("x 2x18x4x5", 'y = DepthToSpace<blocksize = 3, mode = "CRD">(x)'),
-        holds("x 1x12x4x5", "s = Constant<value_ints = [1, 3, 2, 2, 4, 5]>() r = Reshape(x, s) "
-              "t = Transpose<perm = [0, 1, 4, 2, 5, 3]>(r) b = Constant<value_ints = [1, 3, 8, 10]>() y = Reshape(t, b)"),
-        holds("x 1x18x4x5", "s = Constant<value_ints = [1, 2, 3, 3, 4, 5]>() r = Reshape(x, s) "
-              "t = Transpose<perm = [0, 1, 4, 2, 5, 3]>(r) b = Constant<value_ints = [1, 2, 12, 15]>() y = Reshape(t, b)"),
+        holds(
+            "x 1x12x4x5",
+            "s = Constant<value_ints = [1, 3, 2, 2, 4, 5]>() r = Reshape(x, s) "
+            "t = Transpose<perm = [0, 1, 4, 2, 5, 3]>(r) b = Constant<value_ints = [1, 3, 8, 10]>() y = Reshape(t, b)",
+        ),
+        holds(
+            "x 1x18x4x5",
+            "s = Constant<value_ints = [1, 2, 3, 3, 4, 5]>() r = Reshape(x, s) "
+            "t = Transpose<perm = [0, 1, 4, 2, 5, 3]>(r) b = Constant<value_ints = [1, 2, 12, 15]>() y = Reshape(t, b)",
+        ),
         refuses("x 1x529x1x1", "y = DepthToSpace<blocksize = 23>(x)", "a block of 23"),
-        no_pattern("x 1x12x4x5", "s = Constant<value_ints = [1, 3, 2, 2, 4, 5]>() r = Reshape(x, s) "
-                   "t = Transpose<perm = [0, 1, 2, 4, 3, 5]>(r) b = Constant<value_ints = [1, 3, 8, 10]>() y = Reshape(t, b)"),
+        no_pattern(
+            "x 1x12x4x5",
+            "s = Constant<value_ints = [1, 3, 2, 2, 4, 5]>() r = Reshape(x, s) "
+            "t = Transpose<perm = [0, 1, 2, 4, 3, 5]>(r) b = Constant<value_ints = [1, 3, 8, 10]>() y = Reshape(t, b)",
+        ),
     ),
-)  # fmt: skip
+)

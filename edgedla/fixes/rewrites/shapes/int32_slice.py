@@ -30,9 +30,7 @@ def match(network: Network, node: Node) -> Optional[Site]:
     if steps is not None and any(int(s) != 1 for s in steps):
         return None
     along = list(range(len(starts))) if axes is None else [int(a) % 4 for a in axes]
-    if 0 in along and any(
-        int(s) not in (0, -shape[0]) or int(e) < shape[0] for s, e, a in zip(starts, ends, along) if a == 0
-    ):
+    if 0 in along and any(int(s) not in (0, -shape[0]) or int(e) < shape[0] for s, e, a in zip(starts, ends, along) if a == 0):
         raise Refused("it cuts the batch, which the DLA does not")
     bounds = [slice(int(s), int(e)).indices(shape[a])[:2] for s, e, a in zip(starts, ends, along)]
 
@@ -47,14 +45,27 @@ REWRITE = Rewrite(
     ("Slice",),
     match,
     (
-        holds("x 1x8x4x4", "s = Constant<value_ints = [2]>() e = Constant<value_ints = [9223372036854775807]>() "
-              "a = Constant<value_ints = [1]>() y = Slice(x, s, e, a)"),
-        holds("x 1x8x4x4", "s = Constant<value_ints = [-3, 0]>() e = Constant<value_ints = [-1, 3]>() "
-              "a = Constant<value_ints = [-1, 1]>() y = Slice(x, s, e, a)"),
-        refuses("x 2x8x4x4", "s = Constant<value_ints = [1]>() e = Constant<value_ints = [2]>() "
-                "a = Constant<value_ints = [0]>() y = Slice(x, s, e, a)", "batch"),
-        no_pattern("x 1x8x4x4", "s = Constant<value_ints = [0]>() e = Constant<value_ints = [8]>() "
-                   "a = Constant<value_ints = [1]>() p = Constant<value_ints = [2]>() y = Slice(x, s, e, a, p)"),
+        holds(
+            "x 1x8x4x4",
+            "s = Constant<value_ints = [2]>() e = Constant<value_ints = [9223372036854775807]>() "
+            "a = Constant<value_ints = [1]>() y = Slice(x, s, e, a)",
+        ),
+        holds(
+            "x 1x8x4x4",
+            "s = Constant<value_ints = [-3, 0]>() e = Constant<value_ints = [-1, 3]>() "
+            "a = Constant<value_ints = [-1, 1]>() y = Slice(x, s, e, a)",
+        ),
+        refuses(
+            "x 2x8x4x4",
+            "s = Constant<value_ints = [1]>() e = Constant<value_ints = [2]>() "
+            "a = Constant<value_ints = [0]>() y = Slice(x, s, e, a)",
+            "batch",
+        ),
+        no_pattern(
+            "x 1x8x4x4",
+            "s = Constant<value_ints = [0]>() e = Constant<value_ints = [8]>() "
+            "a = Constant<value_ints = [1]>() p = Constant<value_ints = [2]>() y = Slice(x, s, e, a, p)",
+        ),
         no_pattern("x 1x8x4", "s = Constant<value_ints = [0]>() e = Constant<value_ints = [2]>() y = Slice(x, s, e)"),
     ),
-)  # fmt: skip
+)

@@ -55,12 +55,18 @@ REWRITE = Rewrite(
         holds("x 1x8x4x4", "r = Relu(x) d = Dropout(r) y = Relu(d)"),
         holds("x 1x8x4x4", "r = Relu(x) d = Cast<to = 1>(r) y = Relu(d)"),
         holds("x 1x8x4x4", "r = Relu(x) s = Constant<value_ints = [1, 8, 4, 4]>() d = Reshape(r, s) y = Relu(d)"),
-        holds("x 1x8x4x4", "r = Relu(x) s = Constant<value_ints = [0]>() e = Constant<value_ints = [8]>() "
-              "a = Constant<value_ints = [1]>() d = Slice(r, s, e, a) y = Relu(d)"),
-        no_pattern("x 1x8x4x4", "s = Constant<value_ints = [-1]>() e = Constant<value_ints = [-9]>() "
-                   "a = Constant<value_ints = [1]>() p = Constant<value_ints = [-1]>() y = Slice(x, s, e, a, p)"),
+        holds(
+            "x 1x8x4x4",
+            "r = Relu(x) s = Constant<value_ints = [0]>() e = Constant<value_ints = [8]>() "
+            "a = Constant<value_ints = [1]>() d = Slice(r, s, e, a) y = Relu(d)",
+        ),
+        no_pattern(
+            "x 1x8x4x4",
+            "s = Constant<value_ints = [-1]>() e = Constant<value_ints = [-9]>() "
+            "a = Constant<value_ints = [1]>() p = Constant<value_ints = [-1]>() y = Slice(x, s, e, a, p)",
+        ),
         refuses("x 1x8x4x4", "y = Identity(x)", "joins an input"),
         no_pattern("x 1x8x4x4", "y = Concat<axis = 1>(x, x)"),
         no_pattern("x 1x8x4x4", "y = Transpose<perm = [0, 1, 3, 2]>(x)"),
     ),
-)  # fmt: skip
+)

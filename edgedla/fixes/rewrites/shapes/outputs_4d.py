@@ -37,8 +37,6 @@ REWRITE = Rewrite(
         holds("x 1x8x1x1", "r = Relu(x) y = Flatten(r)", change_outputs=True),
         refuses("x 1x8x1x1", "r = Relu(x) y = Flatten(r)", "--change-outputs"),
         refuses("x 1x8x1x1", "y = Flatten(x)", "input", change_outputs=True),
-        no_pattern(
-            "x 1x8x2x2", "s = Constant<value_ints = [1, 4, 4, 2]>() r = Relu(x) y = Reshape(r, s)", change_outputs=True
-        ),
+        no_pattern("x 1x8x2x2", "s = Constant<value_ints = [1, 4, 4, 2]>() r = Relu(x) y = Reshape(r, s)", change_outputs=True),
     ),
 )

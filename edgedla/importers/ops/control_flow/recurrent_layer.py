@@ -71,9 +71,7 @@ class Recurrent:
             raise Refused(f"direction {self.direction!r} of {node.op}")
         self.directions = 2 if self.direction == "bidirectional" else 1
         if node.integer("layout", 0):
-            ctx.departs(
-                node, "ignores layout=1 and takes the first axis for the sequence; transpose, and leave layout out"
-            )
+            ctx.departs(node, "ignores layout=1 and takes the first axis for the sequence; transpose, and leave layout out")
         self.hidden = node.required_int("hidden_size")
         if self.hidden <= 0:
             raise Refused(f"hidden_size {self.hidden} must be positive")
@@ -143,9 +141,7 @@ class Recurrent:
         assert self.loop is not None
         return add_counter(self.ctx, self.loop, self.ctx.index_type)
 
-    def valid(
-        self, lengths: NetTensor, longest: NetTensor, reverse: bool, counter: Optional[NetTensor] = None
-    ) -> NetTensor:
+    def valid(self, lengths: NetTensor, longest: NetTensor, reverse: bool, counter: Optional[NetTensor] = None) -> NetTensor:
         """True where the step lies inside the sequence."""
         ctx = self.ctx
         if counter is None:

@@ -30,17 +30,14 @@ def engine_sets(problem: Problem, goal: Goal) -> Tuple[Tuple[str, ...], ...]:
     few = [cores[:n] for n in range(len(cores) + 1)] if alike(problem) else [(), *((c,) for c in cores), cores]
     gpu = (GPU,) if GPU in problem.devices else ()
     sets = [gpu + tuple(c) for c in few] + [tuple(c) for c in few if c]
-    return tuple(
-        s for s in dict.fromkeys(sets) if s and all(not i.layers or set(s) & set(i.allowed) for i in problem.items)
-    )
+    return tuple(s for s in dict.fromkeys(sets) if s and all(not i.layers or set(s) & set(i.allowed) for i in problem.items))
 
 
 def alike(problem: Problem) -> bool:
     """True if swapping the two DLA cores changes nothing."""
     cores = problem.cores
     return len(cores) == 2 and all(
-        (cores[0] in i.allowed) == (cores[1] in i.allowed)
-        and (cores[0] not in i.allowed or i.cost(cores[0]) == i.cost(cores[1]))
+        (cores[0] in i.allowed) == (cores[1] in i.allowed) and (cores[0] not in i.allowed or i.cost(cores[0]) == i.cost(cores[1]))
         for i in problem.items
     )
 

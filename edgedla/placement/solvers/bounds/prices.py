@@ -225,9 +225,7 @@ class Prices:
                 needs, called[i] = False, False
         return constant, called
 
-    def message(
-        self, k: int, readers: Sequence[int], source: int, has: int, on_core: FrozenSet[int] = frozenset()
-    ) -> np.ndarray:
+    def message(self, k: int, readers: Sequence[int], source: int, has: int, on_core: FrozenSet[int] = frozenset()) -> np.ndarray:
         """Per weight, the minimum that these readers of a tensor add, given its source and the set of devices that have it.
 
         Args:
@@ -284,7 +282,5 @@ class Prices:
 def _least_rates(frontier: Frontier) -> np.ndarray:
     """Per core, the lowest rate of a model that may run on it; 0 if none may."""
     items = frontier.problem.items
-    rates = [
-        {frontier.problem.rates[i.model] for i, a in zip(items, frontier.allowed) if c in a} for c in frontier.cores
-    ]
+    rates = [{frontier.problem.rates[i.model] for i, a in zip(items, frontier.allowed) if c in a} for c in frontier.cores]
     return np.array([min(r, default=0.0) for r in rates])

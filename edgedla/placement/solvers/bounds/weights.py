@@ -22,9 +22,7 @@ TIMES = 4
 TELLING = 16
 
 
-def best_prices(
-    frontier: Frontier, factors: np.ndarray, weights: np.ndarray, deadline: Deadline = NEVER
-) -> Tuple[float, Prices]:
+def best_prices(frontier: Frontier, factors: np.ndarray, weights: np.ndarray, deadline: Deadline = NEVER) -> Tuple[float, Prices]:
     """(the best bound of the whole problem, prices around the weights that give it); the climb starts at `weights`.
 
     Args:
@@ -109,16 +107,11 @@ def climbed_weights(
     frontiers: Sequence[Frontier], factors: np.ndarray, weighed: np.ndarray, best: np.ndarray, reached: float
 ) -> Tuple[float, np.ndarray]:
     """(the best bound by prices that a climb meets, the weights that give it), from weights and what they reached."""
-    return climbed(
-        lambda rows: bounds_of(frontiers, factors, rows), lambda row, step: moved(row, step, weighed), best, reached
-    )
+    return climbed(lambda rows: bounds_of(frontiers, factors, rows), lambda row, step: moved(row, step, weighed), best, reached)
 
 
 def climbed(
-    bounds: Callable[[np.ndarray], np.ndarray],
-    near: Callable[[np.ndarray, float], np.ndarray],
-    best: np.ndarray,
-    reached: float,
+    bounds: Callable[[np.ndarray], np.ndarray], near: Callable[[np.ndarray, float], np.ndarray], best: np.ndarray, reached: float
 ) -> Tuple[float, np.ndarray]:
     """(the best bound, its row), by ever smaller steps from a row and what it reached; `near`: the rows a step away."""
     for step in STEPS:

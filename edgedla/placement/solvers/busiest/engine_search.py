@@ -43,13 +43,7 @@ class EngineSearch:
     """
 
     def __init__(
-        self,
-        problem: Problem,
-        goal: Goal,
-        engines: Tuple[str, ...],
-        floor: float,
-        weights: np.ndarray,
-        deadline: Deadline,
+        self, problem: Problem, goal: Goal, engines: Tuple[str, ...], floor: float, weights: np.ndarray, deadline: Deadline
     ) -> None:
         """`floor` is a lower bound of the period; `weights` gave it, and the search for better weights starts there."""
         self.engines, self.bound, self.complete, self.stopped = engines, floor, False, False
@@ -207,9 +201,7 @@ class EngineSearch:
         middle = limit if self._all or limit < self.bound * (1 + LEAST_STEP) else (self.bound + limit) / 2
         return min(middle, self.bound * (1 + self._far))
 
-    def _beam(
-        self, limit: float, width: int, merge: bool, guide: Optional[Guided] = None
-    ) -> Tuple[Tuple[str, ...], ...]:
+    def _beam(self, limit: float, width: int, merge: bool, guide: Optional[Guided] = None) -> Tuple[Tuple[str, ...], ...]:
         bound, assignments = beam(
             guide or self._arrays, self._prices, self._factors, limit, width, merge, self.deadline, self._all_loads
         )

@@ -75,9 +75,7 @@ class Rows(NamedTuple):
 
 def first_row(devices: int) -> Rows:
     """The single row with nothing placed."""
-    return Rows(
-        *(np.zeros((1, devices)) for _ in range(2)), *(np.zeros(1, t) for t in (float, int, float, int, np.int8, bool))
-    )
+    return Rows(*(np.zeros((1, devices)) for _ in range(2)), *(np.zeros(1, t) for t in (float, int, float, int, np.int8, bool)))
 
 
 def ranges(first: np.ndarray, counts: np.ndarray) -> np.ndarray:
@@ -188,9 +186,7 @@ def undominated(state: np.ndarray, loads: np.ndarray, pool: np.ndarray) -> np.nd
     return keep
 
 
-def traced_back(
-    devices: Tuple[str, ...], history: List[Tuple[np.ndarray, np.ndarray, np.ndarray]], row: int
-) -> Tuple[str, ...]:
+def traced_back(devices: Tuple[str, ...], history: List[Tuple[np.ndarray, np.ndarray, np.ndarray]], row: int) -> Tuple[str, ...]:
     """The devices, by item, of the placement that a final row traces; `history` has (parent, device, swapped) per item."""
     reversed_devices: List[str] = []
     mirror = False

@@ -68,9 +68,7 @@ def with_equal_cores(problem: Problem) -> Problem:
     links = tuple(replace(k, costs=equal(k.costs, k.cost, (first, second))) for k in problem.links)
     slowdown = {
         engines: {
-            d: min(
-                problem.factor(engines, d), problem.factor(frozenset(swap.get(e, e) for e in engines), swap.get(d, d))
-            )
+            d: min(problem.factor(engines, d), problem.factor(frozenset(swap.get(e, e) for e in engines), swap.get(d, d)))
             for d in problem.devices
         }
         for n in range(2, len(problem.devices) + 1)

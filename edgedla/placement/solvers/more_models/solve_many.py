@@ -86,17 +86,21 @@ def solve_many(
         by_pairs = pairs.rounds > 0
     timed_out = timed_out or bound < best.value * (1 - gap)
     return Solution(
-        best.evaluation, best.value, min(bound, best.value), "rounds", rounds, watch.seconds, timed_out,
+        best.evaluation,
+        best.value,
+        min(bound, best.value),
+        "rounds",
+        rounds,
+        watch.seconds,
+        timed_out,
         one_core_per_model=by_pairs and len(problem.cores) > 1,
-    )  # fmt: skip
+    )
 
 
 class _Pairs:
     """Bounds from two models at a time. Their placements, with the other models added, go to `seeds`."""
 
-    def __init__(
-        self, problem: Problem, best: Best, seeds: List[Evaluation], gap: float, value_of: Optional[Value]
-    ) -> None:
+    def __init__(self, problem: Problem, best: Best, seeds: List[Evaluation], gap: float, value_of: Optional[Value]) -> None:
         self._problem, self._best, self._seeds, self._gap, self._value_of = problem, best, seeds, gap, value_of
         alone_us = [min((e.latency(m).latency_us for e in seeds), default=0.0) for m in range(len(problem.models))]
         longest_first = sorted(range(len(alone_us)), key=lambda m: -alone_us[m])

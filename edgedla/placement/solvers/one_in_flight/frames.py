@@ -41,17 +41,19 @@ class ModelFrames:
         starts = np.linspace(0.0, most_us, STEPS, endpoint=False)
         ends = starts + most_us / STEPS
         own = np.maximum((self._least[:-1] - WEIGHTS * ends[:, None]).max(axis=1), starts)
-        possible = np.r_[
-            self._on_gpu_us <= most_us, (ends >= self._least[-1]) & (own <= most_us) & self._can_be_on_core
-        ]
+        possible = np.r_[self._on_gpu_us <= most_us, (ends >= self._least[-1]) & (own <= most_us) & self._can_be_on_core]
         first = np.zeros(STEPS + 1)
         first[0] = 1.0
         whole = first > 0
         # A model that is not wholly on the GPU visits it before its first loadable and after its last one.
         frames = Frames(
-            np.r_[self._on_gpu_us, starts], np.r_[0.0, np.maximum(own - ends, 0.0)], np.r_[self._on_gpu_us, own],
-            2.0 - first, ~whole, whole,
-        )  # fmt: skip
+            np.r_[self._on_gpu_us, starts],
+            np.r_[0.0, np.maximum(own - ends, 0.0)],
+            np.r_[self._on_gpu_us, own],
+            2.0 - first,
+            ~whole,
+            whole,
+        )
         return frames.take(np.flatnonzero(possible))
 
 

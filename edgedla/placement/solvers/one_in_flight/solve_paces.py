@@ -48,12 +48,7 @@ def _always_visits(problem: Problem) -> bool:
 
 
 def solve_paces(
-    problem: Problem,
-    goal: Goal,
-    start: Iterable[Sequence[str]],
-    deadline: Deadline,
-    pace: OneInFlight,
-    gap: float = GAP,
+    problem: Problem, goal: Goal, start: Iterable[Sequence[str]], deadline: Deadline, pace: OneInFlight, gap: float = GAP
 ) -> Solution:
     """The shortest period of two streams that is found, with a lower bound."""
     watch = Stopwatch()

@@ -85,13 +85,7 @@ class Sharing(NamedTuple):
         return wait_a, wait_b
 
     def _wait(
-        self,
-        own: Frames,
-        other: Frames,
-        wait: np.ndarray,
-        others: np.ndarray,
-        rates: Tuple[float, ...],
-        period_us: float,
+        self, own: Frames, other: Frames, wait: np.ndarray, others: np.ndarray, rates: Tuple[float, ...], period_us: float
     ) -> np.ndarray:
         """The wait of a frame, given lower bounds of its own wait and of the other frame's.
 

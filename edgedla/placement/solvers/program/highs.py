@@ -194,9 +194,7 @@ class LinearModel:
         lp.col_cost_ = np.array(costs, dtype=np.double)
         lp.col_lower_ = np.array(self.lower, dtype=np.double)
         lp.col_upper_ = np.array([_finite(u, inf) for u in self.upper], dtype=np.double)
-        lp.integrality_ = [
-            highspy.HighsVarType.kInteger if i else highspy.HighsVarType.kContinuous for i in self.integer
-        ]
+        lp.integrality_ = [highspy.HighsVarType.kInteger if i else highspy.HighsVarType.kContinuous for i in self.integer]
         starts, indices, values = [0], [], []
         rows = [rounded_row(row, self.lower, self.upper) for row in self.rows]
         for _, _, terms in rows:

@@ -115,9 +115,7 @@ def _sum(expressions: object) -> Linear:
     return result
 
 
-def _charge(
-    r: Relaxation, model: int, device: str, amount: Mapping[Optional[int], float], us: float, mj: float
-) -> None:
+def _charge(r: Relaxation, model: int, device: str, amount: Mapping[Optional[int], float], us: float, mj: float) -> None:
     add(r.latency.setdefault((model, device), {}), amount, us)
     add(r.energy.setdefault(model, {}), amount, mj)
 

@@ -104,11 +104,7 @@ def usable_slack(frontier: Frontier) -> List[np.ndarray]:
         for j in problem.predecessors(i):
             readers[j].append(i)
     ends = Counter(
-        (problem.items[i].model, core)
-        for i in range(n)
-        if not readers[i]
-        for core in cores
-        if core in frontier.allowed[i]
+        (problem.items[i].model, core) for i in range(n) if not readers[i] for core in cores if core in frontier.allowed[i]
     )
     by_position = [np.zeros((2, len(live), len(cores)), np.int16) for live in frontier.live_items]
     for a, core in enumerate(cores):

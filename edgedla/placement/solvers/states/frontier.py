@@ -70,9 +70,7 @@ class Frontier:
         self.engine_us = problem.engine.latency_us
         n = len(problem.items)
         at = {d: k for k, d in enumerate(self.devices)}
-        self.allowed = tuple(
-            tuple(at[d] for d in i.allowed if d in at and (d in engines or not i.layers)) for i in problem.items
-        )
+        self.allowed = tuple(tuple(at[d] for d in i.allowed if d in at and (d in engines or not i.layers)) for i in problem.items)
         last = [-1] * n
         for flow in problem.flows:
             if flow.producer is not None:
@@ -111,8 +109,7 @@ class Frontier:
             self.live_items.append(tuple(j for j in (*self.live_items[i], i) if last[j] > i))
             self.live_flows.append(tuple(k for k in (*self.live_flows[i], *starting[i]) if ends[k] > i))
         self._transfers = [
-            tuple(tuple(flow.cost(a, b).latency_us for b in self.devices) for a in self.devices)
-            for flow in problem.flows
+            tuple(tuple(flow.cost(a, b).latency_us for b in self.devices) for a in self.devices) for flow in problem.flows
         ]
         rates = [problem.rates[flow.model] for flow in problem.flows]
         self.transfer_us = [np.array(cost) * rate for cost, rate in zip(self._transfers, rates)]
@@ -131,16 +128,13 @@ class Frontier:
         inputs = []
         for k in self.into[i]:
             flow = problem.flows[k]
-            inputs.append(
-                _Input(flow_at.get(k), None if flow.producer is None else item_at[flow.producer], self._transfers[k])
-            )
+            inputs.append(_Input(flow_at.get(k), None if flow.producer is None else item_at[flow.producer], self._transfers[k]))
         return _Step(
             times=tuple(item.time_us(d) if k in self.allowed[i] else 0.0 for k, d in enumerate(devices)),
             predecessors=tuple(item_at[j] for j in problem.predecessors(i)),
             inputs=tuple(inputs),
             links=tuple(
-                (item_at[link.producer], tuple(link.cost(d).latency_us for d in devices))
-                for link in self.links.get(i, ())
+                (item_at[link.producer], tuple(link.cost(d).latency_us for d in devices)) for link in self.links.get(i, ())
             ),
             outputs=tuple(
                 _Output(problem.flows[k].is_output, tuple(problem.flows[k].cost(d, GPU).latency_us for d in devices))

@@ -66,11 +66,7 @@ class _Orders:
     def taken(self, partial: _Partial, done: int, i: int, rank: int = 0) -> _Partial:
         """The partial order with item i next; `done` includes its bit."""
         width = self.width(partial, done, i)
-        now = {
-            k
-            for k in (*self.after[i], *self.last)
-            if not self.bit[k] & done and self.needed[k] & done == self.needed[k]
-        }
+        now = {k for k in (*self.after[i], *self.last) if not self.bit[k] & done and self.needed[k] & done == self.needed[k]}
         return _Partial(partial.states + math.exp(width), width, (partial.items, i), rank, partial.ready - {i} | now)
 
     def following(self, partial: _Partial, done: int) -> Iterator[Tuple[int, float]]:
@@ -101,11 +97,7 @@ def reordered(problem: Problem, order: Sequence[int]) -> Problem:
     """The problem with its items in this order. Do not evaluate it: its `grouping` still refers to the old order."""
     at = {item: position for position, item in enumerate(order)}
     flows = tuple(
-        replace(
-            f,
-            producer=None if f.producer is None else at[f.producer],
-            consumers=tuple(sorted(at[c] for c in f.consumers)),
-        )
+        replace(f, producer=None if f.producer is None else at[f.producer], consumers=tuple(sorted(at[c] for c in f.consumers)))
         for f in problem.flows
     )
     links = tuple(replace(k, producer=at[k.producer], consumer=at[k.consumer]) for k in problem.links)
@@ -138,9 +130,7 @@ def part_of(problem: Problem, models: Sequence[int]) -> Tuple[Problem, Tuple[int
             for f in problem.flows
             if f.model in model_at
         ),
-        links=tuple(
-            replace(k, producer=at[k.producer], consumer=at[k.consumer]) for k in problem.links if k.consumer in at
-        ),
+        links=tuple(replace(k, producer=at[k.producer], consumer=at[k.consumer]) for k in problem.links if k.consumer in at),
         grouping=group,
         models=tuple(problem.models[m] for m in models),
         rates=(1.0,) * len(models),

@@ -113,9 +113,7 @@ class StateArrays:
         core, n = f.cores[a], len(states)
         on = int(device == core)
         if s.predecessors:
-            left = reduce(
-                np.minimum, [states[:, c.slack(p, a)] - on * (states[:, c.device(p)] != core) for p in s.predecessors]
-            )
+            left = reduce(np.minimum, [states[:, c.slack(p, a)] - on * (states[:, c.device(p)] != core) for p in s.predecessors])
         else:
             left = states[:, c.counts_at + a] - on
         new, slack = (left < 0).astype(np.int16), np.maximum(left, 0)

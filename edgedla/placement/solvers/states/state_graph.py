@@ -83,9 +83,7 @@ class StateGraph:
         """A number per state before item i, as for `StateArrays.kinds`."""
         return self._arrays.kinds(self.states[i])
 
-    def _build(
-        self, limit: float, most_states: int, deadline: Deadline, all_loads: Optional[LatencyLimit], whole: bool
-    ) -> None:
+    def _build(self, limit: float, most_states: int, deadline: Deadline, all_loads: Optional[LatencyLimit], whole: bool) -> None:
         behind_us: np.ndarray = np.zeros((1, 1))
         frontier, weights = self.frontier, self.weights
         states = self._arrays.start

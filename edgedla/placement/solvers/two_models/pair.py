@@ -60,9 +60,7 @@ class Pair:
         return [self.names[m][k] for k in choices]
 
 
-def best_pairs(
-    loads: Sequence[np.ndarray], factors: np.ndarray, names: Sequence[Sequence[str]]
-) -> List[Tuple[float, int, int]]:
+def best_pairs(loads: Sequence[np.ndarray], factors: np.ndarray, names: Sequence[Sequence[str]]) -> List[Tuple[float, int, int]]:
     """(a lower bound of the makespan, placement of each model) of all pairs, lowest first; `loads`: (placements, devices) per model."""
     times = loads[0][:, None] * factors, loads[1] * factors
     bounds = simple_bounds((names[0], names[1]), times)

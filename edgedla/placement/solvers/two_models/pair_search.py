@@ -51,9 +51,7 @@ class PairSearch:
         if pair.deadline.to_prepare.left_s < watch.seconds:
             self._improve(rounds, pair.deadline)
         if self._is_open:
-            self.bound, self._weights = climbed_weights(
-                pair.frontiers, pair.factors, self._weighed, self._weights, self.bound
-            )
+            self.bound, self._weights = climbed_weights(pair.frontiers, pair.factors, self._weighed, self._weights, self.bound)
         if LabelRounds.can_run(pair):
             # A narrow look takes a fraction of the time of the rounds, and mostly finds what they would.
             labels = LabelRounds(pair, self._weights, self._weighed)

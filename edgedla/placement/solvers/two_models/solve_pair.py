@@ -15,9 +15,7 @@ from edgedla.vocabulary import GPU
 
 def can_solve(problem: Problem, goal: Goal) -> bool:
     """Two models with the GPU, on cores that are alike, and loadables that hold any layers of their model."""
-    on_cores = [
-        [i for i in problem.items_of(m) if set(problem.items[i].allowed) - {GPU}] for m in range(len(problem.models))
-    ]
+    on_cores = [[i for i in problem.items_of(m) if set(problem.items[i].allowed) - {GPU}] for m in range(len(problem.models))]
     return (
         goal.objective == "makespan"
         and len(problem.models) == 2
@@ -65,9 +63,15 @@ def solve_pair(
     timed_out = timed_out or deadline.passed
     bound = min(min(bounds.values(), default=INFINITY), best.value)
     return Solution(
-        best.evaluation, best.value, bound, "pairs", len(searches), watch.seconds, timed_out,
+        best.evaluation,
+        best.value,
+        bound,
+        "pairs",
+        len(searches),
+        watch.seconds,
+        timed_out,
         one_core_per_model=len(problem.cores) > 1,
-    )  # fmt: skip
+    )
 
 
 def _by_more(problem: Problem, engines: Tuple[str, ...], bounds: Dict[Tuple[str, ...], float], limit: float) -> float:

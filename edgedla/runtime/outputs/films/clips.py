@@ -114,9 +114,7 @@ class Clips:
 
     def _forget(self) -> None:
         """Removes the oldest clips with their pictures."""
-        films = [
-            p for p in Path(self._config.folder).iterdir() if CLIP.fullmatch(p.name) and p.name not in self._waiting
-        ]
+        films = [p for p in Path(self._config.folder).iterdir() if CLIP.fullmatch(p.name) and p.name not in self._waiting]
         for old in self._newest.surplus(films):
             for path in of_clip(old):
                 with contextlib.suppress(OSError):
@@ -235,9 +233,7 @@ class _Film:
             clip.result = None
         clip.size_wh = (image.shape[1], image.shape[0])
         clip.partial, clip.held = unfinished(folder, stem)
-        clip.writer = cv2.VideoWriter(
-            str(clip.partial), cv2.VideoWriter_fourcc(*"MJPG"), self._config.rate, clip.size_wh
-        )
+        clip.writer = cv2.VideoWriter(str(clip.partial), cv2.VideoWriter_fourcc(*"MJPG"), self._config.rate, clip.size_wh)
         if not clip.writer.isOpened():
             raise RunError("OpenCV cannot write this video", where=str(folder / f"{stem}.avi"))
         for at_s, data in self._before:

@@ -83,18 +83,11 @@ def rows_of(summary: Dict[str, Any]) -> List[Tuple[str, bool, str, Dict[str, Any
         rows.append((f"source {source['name'] or 'camera'}", works, source["why"] or source["state"], counts))
     for runner in summary["runners"]:
         times = {key: runner["inference"][key] for key in ("count", "p50_ms", "p99_ms")}
-        rows.append(
-            (f"runner {runner['runner']}", runner["in_use"], "in use" if runner["in_use"] else "taken out", times)
-        )
+        rows.append((f"runner {runner['runner']}", runner["in_use"], "in use" if runner["in_use"] else "taken out", times))
     for output in summary["outputs"]:
         if "failed" in output:
             rows.append(
-                (
-                    f"output {output['output']}",
-                    not output["failed"],
-                    output["failed"] or "written",
-                    {"lost": output["lost"]},
-                )
+                (f"output {output['output']}", not output["failed"], output["failed"] or "written", {"lost": output["lost"]})
             )
     return rows
 

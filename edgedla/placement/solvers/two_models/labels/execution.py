@@ -8,15 +8,7 @@ import numpy as np
 
 from edgedla.placement.solvers.states.frontier import Frontier
 from edgedla.placement.solvers.two_models.labels.bit_sets import add, bits_of, has, meet, members, remove
-from edgedla.placement.solvers.two_models.labels.moments import (
-    NO_ITEM,
-    Call,
-    ModelArrays,
-    Moments,
-    Stands,
-    Ways,
-    joined_ways,
-)
+from edgedla.placement.solvers.two_models.labels.moments import NO_ITEM, Call, ModelArrays, Moments, Stands, Ways, joined_ways
 
 
 class Gpu:
@@ -185,19 +177,7 @@ class Execution:
             core_us[which] += np.where(is_on_core, 0.0, x.link_us[1, item[which], slot])
         is_read = meet(x.read_by[item], left)
         return _Items(
-            parent,
-            item,
-            done,
-            ready,
-            live,
-            on_core,
-            is_read,
-            gpu_copied,
-            core_copied,
-            gpu_owed,
-            gpu_us,
-            before_us,
-            core_us,
+            parent, item, done, ready, live, on_core, is_read, gpu_copied, core_copied, gpu_owed, gpu_us, before_us, core_us
         )
 
     def _to_end(self, moments: Moments, last: np.ndarray) -> Ways:
@@ -210,9 +190,7 @@ class Execution:
         row, k = members(moments.owed[last])
         us = np.bincount(row, x.to_gpu_us[k], len(last))
         nobody, none = np.full(len(last), NO_ITEM), np.zeros(len(last), int)
-        return Ways(
-            last, behind, nobody, none, us, np.zeros(len(last)), (us > 0) & (moments.stands[last] != Stands.ON_GPU)
-        )
+        return Ways(last, behind, nobody, none, us, np.zeros(len(last)), (us > 0) & (moments.stands[last] != Stands.ON_GPU))
 
     def _on_gpu(self, moments: Moments, after: _Items, which: np.ndarray) -> Ways:
         x = self.arrays
@@ -225,9 +203,15 @@ class Execution:
         stands_after = np.where(takes | (stands == Stands.ON_GPU), Stands.ON_GPU, Stands.BETWEEN)
         state = np.stack([np.where(pays, Call.PAID, engine), stands_after, np.full(len(item), NO_ITEM)], axis=1)
         behind = Moments(
-            after.done[which], after.on_core[which], declined, after.gpu_copied[which], after.gpu_owed[which], state,
-            after.ready[which], after.live[which],
-        )  # fmt: skip
+            after.done[which],
+            after.on_core[which],
+            declined,
+            after.gpu_copied[which],
+            after.gpu_owed[which],
+            state,
+            after.ready[which],
+            after.live[which],
+        )
         zeros = np.zeros(len(item))
         return Ways(parent, behind, item, zeros.astype(int), us, zeros, takes & (stands != Stands.ON_GPU))
 
@@ -250,8 +234,14 @@ class Execution:
         on_core = after.on_core[which]
         add(on_core, np.arange(len(item)), item, after.is_read[which])
         behind = Moments(
-            done, on_core, declined[which] & ~x.bit[item], after.core_copied[which],
-            moments.owed[parent] | x.owes[item], state, after.ready[which], after.live[which],
-        )  # fmt: skip
+            done,
+            on_core,
+            declined[which] & ~x.bit[item],
+            after.core_copied[which],
+            moments.owed[parent] | x.owes[item],
+            state,
+            after.ready[which],
+            after.live[which],
+        )
         acquires = opens & ~has_gpu & ((before_us > 0) | waits)
         return Ways(parent, behind, item, np.ones(len(item), int), before_us, us, acquires)

@@ -195,9 +195,7 @@ def _undominated(labels: Labels) -> np.ndarray:
         ahead = pairs[before] == pairs[behind]
         # A settled label has fewer schedules. To acquire the GPU next includes to do so after the other one.
         ahead &= (
-            (kind[before] == Next.OPEN)
-            | (kind[before] == kind[behind])
-            | (kind[before] + Next.AFTER - Next.MUST == kind[behind])
+            (kind[before] == Next.OPEN) | (kind[before] == kind[behind]) | (kind[before] + Next.AFTER - Next.MUST == kind[behind])
         )
         for us in times:
             ahead &= us[before] <= us[behind] + 1e-9

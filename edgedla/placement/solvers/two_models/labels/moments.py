@@ -73,9 +73,7 @@ class ModelArrays:
         self.producer = np.array([NO_ITEM if f.producer is None else f.producer for f in flows], int)
         self.readers = self._sets([f.consumers for f in flows])
         self.owes = bits_of([[k for k in of_item if flows[k].is_output] for of_item in frontier.out_of], len(flows))
-        self.tensors_read = bits_of(
-            [[k for k in of_item if flows[k].consumers] for of_item in frontier.out_of], len(flows)
-        )
+        self.tensors_read = bits_of([[k for k in of_item if flows[k].consumers] for of_item in frontier.out_of], len(flows))
         self.inputs = Slots(frontier.into)
 
     def _add_links(self, on_gpu: float, on_core: float) -> None:
@@ -193,9 +191,7 @@ class Ways(NamedTuple):
 def joined_ways(parts: Sequence[Ways]) -> Ways:
     """All of them, in the order of `Ways`."""
     parent, moments, *columns = zip(*parts)
-    joined = Ways(
-        np.concatenate(parent), Moments(*map(np.concatenate, zip(*moments))), *(np.concatenate(c) for c in columns)
-    )
+    joined = Ways(np.concatenate(parent), Moments(*map(np.concatenate, zip(*moments))), *(np.concatenate(c) for c in columns))
     order = np.lexsort((~joined.acquires, joined.parent))
     moments = joined.moments.taken(order)
     return Ways(joined.parent[order], moments, *(column[order] for column in joined[2:]))

@@ -90,10 +90,17 @@ def whose_turn(known: Known, labels: Labels, per_us: np.ndarray) -> WhoseTurn:
     yields = (must | (known.acquiring[moment] != 0)) & ~known.ended[other] & (kind < Next.AFTER)
     of_first, of_second = per_us[row, 1], per_us[row, 2]
     return WhoseTurn(
-        is_second, moment, np.where(is_second, second_us, first_us), np.where(is_second, of_second, of_first),
-        other, np.where(is_second, first_us, second_us), np.where(is_second, of_first, of_second),
-        must, settled & ~of_one, yields,
-    )  # fmt: skip
+        is_second,
+        moment,
+        np.where(is_second, second_us, first_us),
+        np.where(is_second, of_second, of_first),
+        other,
+        np.where(is_second, first_us, second_us),
+        np.where(is_second, of_first, of_second),
+        must,
+        settled & ~of_one,
+        yields,
+    )
 
 
 def runs_of(known: Known, labels: Labels, turns: WhoseTurn, per_us: np.ndarray, limit: float) -> Runs:
@@ -110,21 +117,30 @@ def runs_of(known: Known, labels: Labels, turns: WhoseTurn, per_us: np.ndarray, 
     idle = per_gpu_us * np.maximum(turns.us - free_us, 0.0)
     idle += turns.per_us * np.maximum(free_us - turns.us, 0.0)
     on = _below(
-        known, labels, second, np.arange(len(second)), (known.first[turns.moment], begin, end), (room, room - idle),
+        known,
+        labels,
+        second,
+        np.arange(len(second)),
+        (known.first[turns.moment], begin, end),
+        (room, room - idle),
         (np.where(turns.awaits, labels.kind, Next.OPEN), np.where(turns.awaits | closes, other_waits, Next.OPEN)),
-    )  # fmt: skip
+    )
     end = np.where(turns.awaits, acquiring[turns.other], ways[turns.other])
     earliest = np.where(holds == Gpu.HOLDS_NOT, turns.other_us, free_us)
     begin_us = np.maximum(turns.other_us, free_us)
     idle = per_gpu_us * (begin_us - free_us) + turns.other_per_us * (begin_us - turns.other_us)
     over = _below(
-        known, labels, ~second, np.flatnonzero(turns.yields), (known.first[turns.other], np.zeros(len(end), int), end),
+        known,
+        labels,
+        ~second,
+        np.flatnonzero(turns.yields),
+        (known.first[turns.other], np.zeros(len(end), int), end),
         (
             room - turns.per_us * np.maximum(earliest - turns.us, 0.0),
             room - turns.per_us * np.maximum(begin_us - turns.us, 0.0) - idle,
         ),
         (np.where(holds == Gpu.HOLDS_NOT, Next.AFTER + second, waits), waits),
-    )  # fmt: skip
+    )
     return Runs(*(np.concatenate(columns) for columns in zip(on, over)))
 
 
@@ -166,7 +182,12 @@ def labels_behind(known: Known, labels: Labels, runs: Runs) -> Labels:
     earliest_us = np.where(runs.kind >= Next.AFTER, np.maximum(now_us, free_us), free_us)
     other_us = np.where(runs.kind > Next.OPEN, np.maximum(other_us, earliest_us), other_us)
     return Labels(
-        np.where(runs.second, labels.first, target), np.where(runs.second, target, labels.second),
-        np.where(runs.second, other_us, now_us), np.where(runs.second, now_us, other_us), free_us, runs.kind,
-        labels.bound, labels.row,
-    )  # fmt: skip
+        np.where(runs.second, labels.first, target),
+        np.where(runs.second, target, labels.second),
+        np.where(runs.second, other_us, now_us),
+        np.where(runs.second, now_us, other_us),
+        free_us,
+        runs.kind,
+        labels.bound,
+        labels.row,
+    )

@@ -49,9 +49,7 @@ class TimeAhead:
         for i, own in self._without_inputs:
             waits = goes_on & has(left, np.arange(count), np.full(count, i))
             least += waits[:, None] * own
-        calls = (
-            goes_on & (moments.engine != Call.PAID) & meet(left, np.broadcast_to(x.only_gpu & x.layered, left.shape))
-        )
+        calls = goes_on & (moments.engine != Call.PAID) & meet(left, np.broadcast_to(x.only_gpu & x.layered, left.shape))
         least += calls[:, None] * (on_gpu * x.engine_us[0])
         joins = (moments.stands == Stands.ON_CORE) & self._may_join(moments)
         least -= joins[:, None] * (on_core * x.loadable_us)
@@ -170,9 +168,19 @@ class Timelines:
     def known(self) -> Known:
         us = self._us.rows
         return Known(
-            self._first.rows, self._ways.rows, self._acquiring.rows, self._ended.rows, self._holds.rows,
-            self._rest.rows, self._told.rows, self._target.rows, us[:, 0], us[:, 1], self._acquires.rows, self._excess.rows,
-        )  # fmt: skip
+            self._first.rows,
+            self._ways.rows,
+            self._acquiring.rows,
+            self._ended.rows,
+            self._holds.rows,
+            self._rest.rows,
+            self._told.rows,
+            self._target.rows,
+            us[:, 0],
+            us[:, 1],
+            self._acquires.rows,
+            self._excess.rows,
+        )
 
     def look(self, moments: np.ndarray, most: int, deadline: Deadline) -> Optional[Known]:
         """All that is known, with these moments expanded; None if that takes too many moments or too long."""

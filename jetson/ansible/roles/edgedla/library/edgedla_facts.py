@@ -60,9 +60,7 @@ def read_doctor(text):
     try:
         checks = json.loads(text)["checks"]
         by_name = {c["name"]: c for c in checks}
-        found = {
-            fact: by_name[name]["found"] for name, fact in FACTS.items() if by_name.get(name, {}).get("state") == "ok"
-        }
+        found = {fact: by_name[name]["found"] for name, fact in FACTS.items() if by_name.get(name, {}).get("state") == "ok"}
         dla = by_name.get("DLA in this release")
         return dict(found, dla_ok=None if dla is None else dla["state"] == "ok")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):

@@ -62,9 +62,7 @@ def main():
     words = [os.path.join(p["venv"], "bin", "python"), "-c", CODE, p["artifact"], p["digest"]]
     rc, _, err = module.run_command(words + ([p["pipeline"]] if p["pipeline"] else []))
     if rc:
-        module.fail_json(
-            msg="the release does not verify on this board: " + (err.strip().splitlines() or ["?"])[-1], stderr=err
-        )
+        module.fail_json(msg="the release does not verify on this board: " + (err.strip().splitlines() or ["?"])[-1], stderr=err)
     module.exit_json(changed=False, digest=p["digest"])
 
 
