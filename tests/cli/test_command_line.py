@@ -304,11 +304,11 @@ def test_options_that_contradict_each_other_are_wrong_use(ours: Any, trtexec: Di
 
 
 def test_a_model_given_twice_or_not_at_all_is_refused() -> None:
-    assert resolve_models((), {**NONE, "trtexec_onnx": "m"}) == ("m",)
-    assert resolve_models(("a", "b"), NONE) == ("a", "b")
+    assert resolve_models((), {**NONE, "trtexec_onnx": "m.onnx"}, {"shapes": {}}) == ("m.onnx",)
+    assert resolve_models(("a.onnx", "b.onnx"), NONE, {"shapes": {}}) == ("a.onnx", "b.onnx")
     for models, trtexec in (((), NONE), (("a",), {**NONE, "trtexec_onnx": "m"})):
         with pytest.raises(UsageError):
-            resolve_models(models, trtexec)
+            resolve_models(models, trtexec, {"shapes": {}})
 
 
 @pytest.mark.parametrize(

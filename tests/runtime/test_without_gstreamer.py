@@ -23,7 +23,7 @@ from edgedla.runtime.outputs.films import mp4
 from edgedla.runtime.outputs.mqtt_config import ONLY
 from edgedla.runtime.outputs.rtsp import Rtsp, RtspConfig, address_of, check_rtsp, encoders
 from edgedla.runtime.outputs.rtsp_child import ENCODERS, Stream, clean_up, encoder_of
-from edgedla.runtime.sources import gst_child, gst_launch
+from edgedla.runtime.sources import gst_child, gst_launch, open_source
 from edgedla.runtime.sources.base import CameraDenied
 from edgedla.runtime.sources.gst_launch import GstLaunchSource
 from edgedla.runtime.sources.gstreamer import pipeline_head
@@ -347,8 +347,8 @@ def test_a_full_disk_is_not_recorded_on(
 
 def test_without_gstreamer_the_packages_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(EnvironmentMissing, match="no gst-launch-1.0") as caught:
-        GstLaunchSource(parse_source("gst://p")).open()
+    with pytest.raises(EnvironmentMissing, match="gst-launch-1.0 is not installed") as caught:
+        open_source("gst://p")
     assert "gstreamer1.0-tools" in (caught.value.hint or "")
 
 
