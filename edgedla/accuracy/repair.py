@@ -10,6 +10,7 @@ from edgedla.accuracy.layer_times import LayerTimes
 from edgedla.accuracy.simulation import Simulation
 from edgedla.accuracy.state import GAIN_DB, State, Step
 from edgedla.accuracy.triage import TensorError
+from edgedla.errors import BuildError
 from edgedla.quantization.samples import Feed
 from edgedla.quantization.unify import copies
 from edgedla.vocabulary import GPU
@@ -140,7 +141,12 @@ def layers_to_fp16(
         tried.add((choice.layers, choice.gpu))
         state.precisions = {**old_precisions, **dict.fromkeys(choice.layers, "fp16")}
         state.devices = {**old_devices, **dict.fromkeys(choice.gpu, GPU)}
-        simulation = state.simulation()
+        try:
+            simulation = state.simulation()
+        except BuildError:
+            # More borders may be more subgraphs than an engine takes: FP16 on the DLA makes none.
+            prices = replace(prices, gpu_us={})
+            continue
         after = simulation.noise(feeds)
         goal_met = enough(after.sqnr_db, simulation)
         named = ", ".join(f"{n} (GPU)" if n in choice.gpu else n for n in choice.layers[:6])

@@ -14,8 +14,10 @@ from edgedla.accuracy.channels import repair
 from edgedla.accuracy.quantize import quantize
 from edgedla.accuracy.request import QuantizeRequest
 from edgedla.accuracy.result import Quantized
+from edgedla.accuracy.state import State
 from edgedla.builder import load_artifact
 from edgedla.cli.main import exit_code_of
+from edgedla.errors import BuildError
 from edgedla.quantization.samples import Samples
 from edgedla.quantization.session import open_session
 from edgedla.reports.quantization.page import to_page
@@ -341,6 +343,26 @@ def test_the_cheapest_of_fp16_the_gpu_and_rescaled_weights_gives_channels_back(
     assert (result.devices, result.precisions) == ({layer: "GPU"} if on_gpu else {}, {layer: "fp16"})
     assert all(kept[0].extra_us <= choice.cost_us for choice in seen)
     assert min(part_db(case, result, held_out)) > 20
+
+
+def test_a_repair_that_no_build_takes_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = State.simulation
+
+    def capped(state: State, *given: Any, **named: Any) -> Any:
+        if state.devices:
+            raise BuildError("the plan is not legal:\n  - subgraph-cap: 20 DLA subgraphs, TensorRT 10.3.0 keeps 16")
+        return real(state, *given, **named)
+
+    monkeypatch.setattr(State, "simulation", capped)
+    monkeypatch.setattr(repair, "_divided", lambda *_: [])
+    feeds = [np.random.default_rng(i).standard_normal((1, 3, 40, 40)).astype(np.float32) for i in range(12)]
+    data, held_out = (Samples([{"x": x} for x in part], False, "tests") for part in (feeds[:8], feeds[8:]))
+    result = quantize(one_head(40, 8).model, data, QuantizeRequest(target="agx-orin-64gb", **FAST), holdout=held_out)
+    tried = [s for s in result.steps if s.name.startswith("split")]
+    assert [(s.name, s.kept) for s in tried] == [("split-shared-scale on the GPU", False), ("split-shared-scale in FP16", True)]
+    assert "not legal: - subgraph-cap: 20" in tried[0].detail
+    assert result.to_dict()["steps"][0]["sqnr_db"] is None
+    assert not result.dead
 
 
 def rescaled_of(model: Any) -> Any:

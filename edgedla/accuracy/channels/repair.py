@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Callable, Dict, FrozenSet, List, NamedTuple, Sequence, Set, Tuple
 
@@ -11,6 +12,7 @@ from edgedla.accuracy.phases.job import Job
 from edgedla.accuracy.repairs.rescale import divided_behind
 from edgedla.accuracy.state import State, Step
 from edgedla.costs.model import CostModel
+from edgedla.errors import BuildError
 from edgedla.importers import load_onnx
 from edgedla.quantization.collect import collect
 from edgedla.quantization.methods import thresholds
@@ -65,20 +67,18 @@ def repair_channels(
         precisions = {**state.precisions, **dict.fromkeys(names, "fp16")}
         devices = {**state.devices, **dict.fromkeys(names if choice.to_gpu else (), GPU)}
         trial = replace(changed, absmax=ranges, precisions=precisions, devices=devices)
-        simulation = trial.simulation()
-        left = dead(noise.groups(simulation, feeds), least_db)
         shown = ", ".join(names[:6]) + (", ..." if len(names) > 6 else "")
-        how = "by powers of two, divided " if choice.new else ""
-        state.steps.append(
-            Step(
-                f"{SPLIT} {how}{'on the GPU' if choice.to_gpu else 'in FP16'}",
-                f"{shown}: {len(before) - len(left)} of {len(before)} groups of channels back",
-                sqnr,
-                simulation.noise(feeds).sqnr_db,
-                not left,
-                choice.cost_us,
-            )
-        )
+        name = f"{SPLIT} {'by powers of two, divided ' if choice.new else ''}{'on the GPU' if choice.to_gpu else 'in FP16'}"
+        try:
+            simulation = trial.simulation()
+        except BuildError as refused:
+            # More borders may be more subgraphs than an engine takes.
+            why = " ".join(refused.what.split())
+            state.steps.append(Step(name, f"{shown}: {why}", sqnr, math.nan, False, choice.cost_us))
+            continue
+        left = dead(noise.groups(simulation, feeds), least_db)
+        detail = f"{shown}: {len(before) - len(left)} of {len(before)} groups of channels back"
+        state.steps.append(Step(name, detail, sqnr, simulation.noise(feeds).sqnr_db, not left, choice.cost_us))
         if not left:
             vars(state).update(vars(trial), revived=tuple(before))
             return
