@@ -6,7 +6,7 @@ random: neither time nor placement depends on them.
 
 from __future__ import annotations
 
-import sys
+import argparse
 from typing import List
 
 import numpy as np
@@ -102,4 +102,6 @@ def model() -> onnx.ModelProto:
 
 
 if __name__ == "__main__":
-    onnx.save(model(), sys.argv[1] if len(sys.argv) > 1 else "mobilenet_v3_small.onnx")
+    parser = argparse.ArgumentParser(description="Writes MobileNetV3-small as PyTorch exports it, with random weights.")
+    parser.add_argument("file", nargs="?", default="mobilenet_v3_small.onnx")
+    onnx.save(model(), parser.parse_args().file)
