@@ -74,7 +74,7 @@ LATE: Mapping[str, Callable[[Choices], bool]] = {
     # Settings and devices are resolved when the bundle is made; the board's own table of modules is not read.
     "edgedla.io.strict_yaml": lambda c: False,
     # It asks the rules, which no bundle carries.
-    "edgedla.runtime.runners.loadables_in_use": lambda c: False,
+    "edgedla.runtime.loadables_in_use": lambda c: False,
     "edgedla.placement": lambda c: False,
     # Which encoder the board has, for RTSP and for clips.
     "edgedla.targets": lambda c: c.rtsp or c.draws,

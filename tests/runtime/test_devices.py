@@ -14,10 +14,10 @@ from edgedla.builder.artifact.store import save_artifact
 from edgedla.errors import DocumentError, UsageError
 from edgedla.placement.api import place
 from edgedla.runtime import runners as runners_module
+from edgedla.runtime.loadables_in_use import warn_of_loadables
 from edgedla.runtime.pipeline import devices as devices_module
 from edgedla.runtime.pipeline.devices import check_same_bindings, open_devices, placed_together, split_device
 from edgedla.runtime.pipeline.pool import Pool
-from edgedla.runtime.runners.loadables_in_use import warn_of_loadables
 from tests.runtime.fake_runner import FakeRunner, predicted_stage_ms
 from tests.runtime.runtime_chains import chain, straight
 

@@ -156,10 +156,12 @@ def devices_of(config: PipelineConfig, models: Sequence[Model]) -> List[Sequence
     if config.placement:
         devices = list(placed_together(config.placement, [model.artifact for model in models], bool(config.models)))
     if len(models) > 1:
-        with contextlib.suppress(ModuleNotFoundError):
-            from edgedla.runtime.runners.loadables_in_use import warn_of_loadables
-
-            warn_of_loadables([(model.artifact, names) for model, names in zip(models, devices)])
+        try:
+            from edgedla.runtime.loadables_in_use import warn_of_loadables
+        except ModuleNotFoundError:
+            # A bundle carries no rules.
+            return devices
+        warn_of_loadables([(model.artifact, names) for model, names in zip(models, devices)])
     return devices
 
 

@@ -11,10 +11,11 @@ from typing import Counter, Sequence, Tuple
 
 from edgedla.builder.artifact.artifact import Artifact
 from edgedla.regions.cap import IN_USE_RULE, subgraphs_per_core
+from edgedla.runtime.pipeline.devices import split_device
 from edgedla.runtime.runners import uses_dla
 from edgedla.targets import platform_for
 
-log = logging.getLogger("edgedla.runtime.runners.loadables_in_use")
+log = logging.getLogger("edgedla.runtime.loadables_in_use")
 
 
 def warn_of_loadables(models: Sequence[Tuple[Artifact, Sequence[str]]]) -> None:
@@ -25,7 +26,7 @@ def warn_of_loadables(models: Sequence[Tuple[Artifact, Sequence[str]]]) -> None:
         for part, names in stages or [(artifact, list(devices) or ["DLA0"])]:
             plan = json.loads(part.file("plan").read_text(encoding="utf-8")) if part.has("plan") else {}
             loadables = len(plan.get("regions", ())) or int(uses_dla(part))
-            in_use.update({name.partition("=")[0].strip(): loadables for name in names})
+            in_use.update({split_device(name)[0]: loadables for name in names})
     # An engine without a manifest knows no module on another machine.
     target, trt = (models[0][0].platform[key] for key in ("target", "trt"))
     cap = subgraphs_per_core(platform_for(target, trt=trt), len(models)) if target else 0
