@@ -45,8 +45,8 @@ class Published:
             self._socket.bind(address)
         except zmq.ZMQError as e:
             self._socket.close(0)
-            hint = "tcp://127.0.0.1:5555, or ipc://FILE"
-            raise RunError(f"cannot serve: {e}", where=f"outputs.zmq: {address}", hint=hint) from e
+            allowed = "tcp://127.0.0.1:5555, or ipc://FILE"
+            raise RunError(f"cannot serve: {e}", where=f"outputs.zmq: {address}", allowed=allowed) from e
         if address.startswith("tcp:") and not is_this_machine(urlsplit(address).hostname or ""):
             log.warning("outputs.zmq: everybody who reaches %s gets results and frames", address)
 
