@@ -28,7 +28,7 @@ from edgedla.accuracy.result import GIVEN, Quantized
 from edgedla.accuracy.split_samples import Data, keep_apart, split_samples
 from edgedla.arguments import Progress, typed
 from edgedla.errors import UsageError
-from edgedla.preprocess.pictures import open_samples, require_pictures
+from edgedla.preprocess.pictures import open_samples, require_pictures, used_settings
 from edgedla.preprocess.settings import with_embedded
 from edgedla.quantization.collect import collect
 from edgedla.quantization.methods import DEFAULT, method_of
@@ -86,7 +86,8 @@ def quantize(
         front = before_plugins(plain, request, turned)
         job = open_job(plain, request, stripped, turned, front, say, progress)
         result = _quantize(job, data, holdout, absmax if absmax is not None or stripped is None else _live(job, stripped))
-        return replace(result, identity=model_identity(path))
+        settings = used_settings(data, with_embedded(job.request.preprocess, job.embedded))
+        return replace(result, identity=model_identity(path), preprocess=None if settings is None else settings.to_dict())
 
 
 def _live(job: Job, stripped: Stripped) -> Optional[Mapping[str, float]]:

@@ -56,6 +56,7 @@ class Quantized(Shown):
             scales; "fp16": all layers in FP16 on the DLA.
         missing_us: tensor without a scale -> predicted time that its layers lose in FP16; layers on the GPU lose nothing.
         cache: text of the calibration cache; "" for TensorRT 11. model: the changed ONNX model, serialised; None if unchanged.
+        preprocess: how the pictures became inputs (PreprocessSettings.to_dict); None for arrays. `build` takes it from the folder.
         judged: the samples that decided on steps. If they are those of `holdout`, its numbers are optimistic.
         identity: {"name", "sha256", "external"} of the original model, see model_identity.
     """
@@ -92,6 +93,7 @@ class Quantized(Shown):
     model: Optional[bytes] = None
     identity: Mapping[str, Any] = field(default_factory=dict)
     judged: str = ""
+    preprocess: Optional[Mapping[str, Any]] = None
 
     def to_dict(self) -> Dict[str, Any]:
         """The document edgedla.quantization/1."""
@@ -108,6 +110,7 @@ class Quantized(Shown):
                 "synthetic": self.synthetic,
                 **({"judged": self.judged} if self.judged else {}),
             },
+            **({} if self.preprocess is None else {"preprocess": dict(self.preprocess)}),
             "sqnr_db": digits(self.sqnr_db),
             "methods": {name: digits(value) for name, value in self.methods.items()},
             "goal": {"text": self.goal, "met": self.met, "not_shown": self.not_shown},

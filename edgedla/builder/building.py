@@ -22,7 +22,7 @@ from edgedla.builder.onnx_source import OnnxSource
 from edgedla.builder.own_types import require_fp32, types_named
 from edgedla.builder.plan.devices import devices_of
 from edgedla.builder.plan.explained import explained
-from edgedla.builder.plan.from_quantization import forced_notes, report_of, samples_without_scales, with_quantization
+from edgedla.builder.plan.from_quantization import forced_notes, pictures_of, report_of, samples_without_scales, with_quantization
 from edgedla.builder.plan.int8_scales import calibrate
 from edgedla.builder.plan.legality import refuse_dynamic
 from edgedla.builder.plan.make_plan import make_plan
@@ -129,7 +129,7 @@ def build(
         work = folder / WORK
         with output_folder(folder), _alone(folder), _while_built(work / CONVERTED) as converted:
             source = OnnxSource(path)
-            request = replace(request, preprocess=with_embedded(request.preprocess, source.embedded))
+            request = replace(request, preprocess=with_embedded(pictures_of(request), source.embedded))
             plan = _plan(source, request, work, say, simulated=backend == "host", converted=converted)
             if source.halved is not None:
                 tell(say, f"{AS_FP16}: {source.halved.text}")

@@ -62,11 +62,9 @@ Say = Callable[[str], None]
 
 def preprocess_of(request: BuildRequest) -> Optional[Mapping[str, Any]]:
     """Preprocessing that the artifact records: the request's, or the defaults that calibration pictures were given."""
-    settings = request.preprocess
-    if settings is None and request.calib_data is not None:
-        from edgedla.preprocess.pictures import is_pictures
+    from edgedla.preprocess.pictures import used_settings
 
-        settings = PreprocessSettings() if is_pictures(request.calib_data) else None
+    settings = used_settings(request.calib_data, request.preprocess)
     return None if settings is None else settings.to_dict()
 
 
@@ -80,7 +78,8 @@ class BuildRequest:
         calib: a TensorRT calibration cache, or the folder that `edgedla quantize` wrote. calib_data: .npz or .npy samples,
             pictures or a video; with a cache they only measure the host backend's error. Without both, INT8 is calibrated
             on seeded random input, and every report says so.
-        preprocess: how pictures become inputs. The artifact keeps it for `run`.
+        preprocess: how pictures become inputs; None: as where the scales of the folder `calib` were measured. The artifact keeps
+            it for `run`.
         calib_method: one of vocabulary.CALIBRATION_METHODS, or "percentile:99.9".
         placement: a placement (`edgedla.place`) or its file; its devices replace the rules' verdicts.
         allow_drift: on the device, move layers that TensorRT refuses to the GPU instead of refusing the build.

@@ -108,6 +108,13 @@ def is_pictures(path: Union[str, Path]) -> bool:
     return is_annotated(root) or (root.is_file() and root.suffix.lower() in VIDEOS) or bool(pictures_of(root))
 
 
+def used_settings(data: object, settings: Optional[PreprocessSettings]) -> Optional[PreprocessSettings]:
+    """How the pictures of `data` become inputs: `settings`, or the defaults; None where `data` is no path of pictures."""
+    if settings is None and isinstance(data, (str, Path)) and is_pictures(data):
+        return PreprocessSettings()
+    return settings
+
+
 def require_pictures(data: object, settings: Optional[PreprocessSettings], classes: Sequence[str] = ()) -> None:
     """Refuses a preprocessing, or classes, for samples that are arrays: they are the inputs already, and have labels.
 

@@ -93,11 +93,13 @@ def with_embedded(settings: Optional[PreprocessSettings], inside: Optional[Embed
     return replace(settings, colour=embedded.colour, mean=embedded.mean, std=embedded.std)
 
 
-def agreed(made_for: PreprocessSettings, asked: Mapping[str, Any], where: str) -> PreprocessSettings:
-    """The settings that an artifact was calibrated with, after a check that nobody asks for others.
+def agreed(
+    made_for: PreprocessSettings, asked: Mapping[str, Any], where: str, maker: str = "the artifact, which was built for"
+) -> PreprocessSettings:
+    """The settings that an artifact or scales were made with, after a check that nobody asks for others.
 
     Args:
-        asked: what the user said, by field.
+        asked: what the user said, by field. maker: what was made with the settings, for the error.
 
     Raises:
         UsageError: a contradiction: the network would read other numbers than its INT8 scales were made for.
@@ -107,9 +109,9 @@ def agreed(made_for: PreprocessSettings, asked: Mapping[str, Any], where: str) -
         same = tuple(map(float, value)) == tuple(made) if isinstance(made, tuple) else value == made
         if not same:
             raise UsageError(
-                f"{name} {_text(value)} contradicts the artifact, which was built for {name} {_text(made)}",
+                f"{name} {_text(value)} contradicts {maker} {name} {_text(made)}",
                 where=where,
-                hint="leave it out, or build the artifact with it",
+                hint="leave it out, or quantize and build with it",
             )
     return made_for
 

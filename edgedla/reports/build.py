@@ -9,6 +9,7 @@ from edgedla.builder.artifact.artifact import Artifact
 from edgedla.builder.chain.build import plans_document
 from edgedla.builder.plan.plan import BuildPlan
 from edgedla.builder.plan.text import describe, per_device
+from edgedla.preprocess.settings import settings_of
 from edgedla.reports.text import clean, labelled, print_lines
 from edgedla.reports.words import count
 from edgedla.text.printable import or_not_known
@@ -36,6 +37,8 @@ def render_build(artifact: Artifact, form: str, terminal: bool = False) -> str:
         lines.append(
             f"{'input' if b.is_input else 'output':8}  {b.name} {shape} {b.dtype} {b.format}, {b.size_bytes} bytes{scale}"
         )
+    if artifact.preprocess is not None:
+        lines.append(f"pictures  {settings_of(artifact.preprocess, str(artifact.folder))}")
     if artifact.accuracy is not None:
         lines += _accuracy(artifact.accuracy)
     lines += [f"file      {f.path} ({f.role}, {f.size_bytes} bytes)" for f in artifact.files]

@@ -13,6 +13,7 @@ from edgedla.errors import DocumentError, UsageError
 from edgedla.io.documents import require
 from edgedla.io.files import sha256_of
 from edgedla.io.strict_documents import read_json
+from edgedla.preprocess.settings import PreprocessSettings, agreed, settings_of
 from edgedla.targets import Platform
 
 CACHE, PRECISIONS, REPORT, MODEL = "calib.cache", "layer-precisions.txt", "quantization.json", "model.onnx"
@@ -68,6 +69,28 @@ def with_quantization(request: BuildRequest, model: Path, identity: Mapping[str,
             devices={**_by_layer(document, "devices", where), **options.devices},
         ),
     )
+
+
+def pictures_of(request: BuildRequest) -> Optional[PreprocessSettings]:
+    """How pictures become inputs: as where the scales of the folder `request.calib` were measured, else as the request says.
+
+    Raises:
+        DocumentError: the folder holds no whole result. UsageError: the request says otherwise.
+    """
+    made_for = measured_with(request.calib)
+    if made_for is None or request.preprocess is None:
+        return made_for or request.preprocess
+    return agreed(made_for, request.preprocess.to_dict(), "preprocess", f"the scales in {request.calib}, which were measured with")
+
+
+def measured_with(calib: Optional[Path]) -> Optional[PreprocessSettings]:
+    """How pictures became inputs when the scales of the folder `calib` were measured; None if nothing there says it."""
+    if calib is None or not is_quantization(calib) or _is_translated(calib):
+        return None
+    values, where = _document(calib).get("preprocess", {}), str(calib / REPORT)
+    if not isinstance(values, dict):
+        raise DocumentError("preprocess is not a table", where=where, hint="run `edgedla quantize` again")
+    return settings_of(values, where) if values else None
 
 
 def _refuse_unused(request: BuildRequest, platform: Platform) -> None:

@@ -74,10 +74,11 @@ def _evaluated(opened: Any, other: Any, metric: Any, data: str, given: Dict[str,
     from edgedla.preprocess.pictures import open_samples, require_pictures
     from edgedla.preprocess.settings import agreed
 
-    made_for = opened.preprocess
-    pictures = preprocess_settings(given)
-    if made_for is not None and pictures is not None:
-        agreed(made_for, pictures.to_dict(), "--preprocess")
+    made_for = opened.preprocess or (None if other is None else other.preprocess)
+    pictures = preprocess_settings(given, made_for)
+    for where, asked in (("--preprocess", pictures), ("--against", None if other is None else other.preprocess)):
+        if made_for is not None and asked is not None:
+            agreed(made_for, asked.to_dict(), where)
     require_pictures(data, pictures, given["classes"])
     samples = open_samples(data, opened.inputs, made_for or pictures, given["limit"], given["classes"])
     with waiting("evaluating") as work:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 
 def build_request(given: Dict[str, Any]) -> BuildRequest:
+    from edgedla.builder.plan.from_quantization import measured_with
     from edgedla.builder.plan.pools import parse_pools
     from edgedla.builder.request import BuildRequest, PlanOptions
     from edgedla.quantization.numerics import parse_numerics
@@ -47,7 +48,7 @@ def build_request(given: Dict[str, Any]) -> BuildRequest:
         calib=_path(given["calib"]),
         calib_data=_path(given["calib_data"]),
         calib_method=given["calib_method"],
-        preprocess=preprocess_settings(given),
+        preprocess=preprocess_settings(given, measured_with(_path(given["calib"]))),
         placement=_path(given["placement"]),
         options=options,
         allow_drift=given["allow_drift"],

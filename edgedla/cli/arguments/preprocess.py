@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, Optional, Tuple
 
 import click
 
 from edgedla.cli.arguments.option import Command, option, stacked
 from edgedla.errors import DocumentError, UsageError
+
+if TYPE_CHECKING:
+    from edgedla.preprocess.settings import PreprocessSettings
 
 
 def _three(context: Any, parameter: click.Parameter, value: Optional[str]) -> Optional[Tuple[float, ...]]:
@@ -64,8 +67,11 @@ def _popped_options(given: Dict[str, Any]) -> Dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def preprocess_settings(given: Dict[str, Any]) -> Any:
-    """PreprocessSettings of the options and the file, which must agree; None if neither is given.
+def preprocess_settings(given: Dict[str, Any], made_for: Optional[PreprocessSettings] = None) -> Optional[PreprocessSettings]:
+    """The settings of the options and the file, which must agree; None if neither is given.
+
+    Args:
+        made_for: what an artifact or scales were made with, for what the user leaves open.
 
     Raises:
         DocumentError: the file is no pipeline file. UsageError: file and options contradict each other.
@@ -73,8 +79,9 @@ def preprocess_settings(given: Dict[str, Any]) -> Any:
     from edgedla.preprocess.settings import PreprocessSettings
 
     options, file = _popped_options(given), given.pop("preprocess")
+    base = {} if made_for is None else vars(made_for)
     if file is None:
-        return PreprocessSettings(**options) if options else None
+        return PreprocessSettings(**{**base, **options}) if options else None
     from edgedla.runtime.pipeline.config import load_preprocess
 
     read = load_preprocess(file)
@@ -83,4 +90,4 @@ def preprocess_settings(given: Dict[str, Any]) -> Any:
     for name, value in options.items():
         if name in read.asked and tuple(read.asked[name]) != tuple(value):
             raise UsageError(f"--{name} contradicts the file, which says {read.asked[name]}", where=f"--preprocess {file}")
-    return PreprocessSettings(**{**read.asked, **options})
+    return PreprocessSettings(**{**base, **read.asked, **options})
