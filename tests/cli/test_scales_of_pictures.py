@@ -39,9 +39,8 @@ def test_build_and_evaluate_take_the_settings_of_the_scales(
     build = ("build", model, "--precision", "int8", "--backend", "host", "--calib", scales, "-o", artifact)
     assert run(*build) == 0
     assert "pictures  crop, rgb, mean 0 0 0, std 58 58 58" in capsys.readouterr().out
-    assert json.loads((artifact / "manifest.json").read_text())["preprocess"] == {
-        **{"fit": "crop", "colour": "rgb", "pad": 114, "mean": [0, 0, 0], "std": [58, 58, 58]}
-    }
+    made_for = {"fit": "crop", "colour": "rgb", "pad": 114, "mean": [0, 0, 0], "std": [58, 58, 58]}
+    assert json.loads((artifact / "manifest.json").read_text())["preprocess"] == made_for
     # What a user says holds for that setting alone: the others stay those of the scales.
     assert run(*build, "--std", "58") == 0
     assert run(*build, "--std", "57") == 2

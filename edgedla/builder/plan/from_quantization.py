@@ -80,7 +80,9 @@ def pictures_of(request: BuildRequest) -> Optional[PreprocessSettings]:
     made_for = measured_with(request.calib)
     if made_for is None or request.preprocess is None:
         return made_for or request.preprocess
-    return agreed(made_for, request.preprocess.to_dict(), "preprocess", f"the scales in {request.calib}, which were measured with")
+    return agreed(
+        made_for, request.preprocess.to_dict(), "preprocess", f"the scales in {request.calib}, which were measured with"
+    )
 
 
 def measured_with(calib: Optional[Path]) -> Optional[PreprocessSettings]:
