@@ -19,7 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Dict, Iterator, List
 
-from bench_place_proofs import CHIPS, PROVEN, count_processor_time
+from bench_place_proofs import CHIPS, PROVEN
 from provenance import loop_seconds, provenance, write_lines
 
 from edgedla.errors import EdgedlaError
@@ -98,7 +98,7 @@ def row_of(kind: str, files: List[Path], request: PlacementRequest) -> Dict[str,
 def cases(nets: Path, only: List[str], limit_s: float) -> Iterator[Dict[str, Any]]:
     files = [nets / f"{name}.onnx" for name in NETWORKS]
     for target, precision in CHIPS:
-        request = PlacementRequest(target, precision=precision, time_limit_s=limit_s)
+        request = PlacementRequest(target, precision=precision, time_limit_s=limit_s, gap=PROVEN / 2)
         for kind in KINDS:
             if only and kind not in only:
                 continue
@@ -133,7 +133,6 @@ def main() -> None:
     a = parser.parse_args()
     if not a.nets.is_dir():
         parser.error("name the folder of networks")
-    count_processor_time()
     rows = list(cases(a.nets, [o for o in a.only.split(",") if o], a.time_limit))
     lines = list(summary(rows))
     for line in lines:

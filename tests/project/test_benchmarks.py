@@ -1,4 +1,4 @@
-"""Code that no test runs matches the package: benchmarks and the long attack import only names that exist."""
+"""Code that no test runs matches the package: benchmarks and the long attack import only names that exist, of each other too."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ast
 import importlib
 import json
 from pathlib import Path
-from typing import Iterator, List, Tuple
+from typing import Iterator, List, Set, Tuple
 
 import pytest
 
@@ -14,20 +14,35 @@ pytestmark = pytest.mark.once
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = sorted([*ROOT.glob("benchmarks/*.py"), *ROOT.glob("tests/hostile/attack*.py")])
+BENCHMARKS = {path.stem for path in ROOT.glob("benchmarks/*.py")}
 
 
 def imports_of(tree: ast.AST) -> Iterator[Tuple[str, str]]:
-    """(module, name) of each import from the package; a `try` around one says that it may be missing."""
+    """(module, name) of each import from the package or a benchmark; a `try` around one says that it may be missing."""
     for node in ast.iter_child_nodes(tree):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "edgedla":
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in {"edgedla", *BENCHMARKS}:
             yield from ((str(node.module), alias.name) for alias in node.names)
         elif not isinstance(node, ast.Try):
             yield from imports_of(node)
 
 
+def defined(benchmark: str) -> Set[str]:
+    """The names that a benchmark defines, read and not run: it may import what is not installed here."""
+    names: Set[str] = set()
+    for node in ast.parse((ROOT / f"benchmarks/{benchmark}.py").read_text(encoding="utf-8")).body:
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            names.add(node.name)
+        elif isinstance(node, (ast.Assign, ast.AnnAssign)):
+            names |= {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
+    return names
+
+
 def missing(tree: ast.AST) -> List[str]:
     names: List[str] = []
     for module, name in imports_of(tree):
+        if module in BENCHMARKS:
+            names += [f"{module}.{name}"] * (name not in defined(module))
+            continue
         try:
             if not hasattr(importlib.import_module(module), name):
                 importlib.import_module(f"{module}.{name}")
@@ -48,6 +63,7 @@ def test_an_import_of_a_missing_name_is_detected() -> None:
         "def run():\n    from edgedla.runtime.arenas import limit_arenas\n    from edgedla.processes.malloc import nothing\n"
     )
     assert missing(tree) == ["edgedla.runtime.arenas.limit_arenas", "edgedla.processes.malloc.nothing"]
+    assert missing(ast.parse("from bench_place_proofs import CHIPS, nothing")) == ["bench_place_proofs.nothing"]
 
 
 def test_each_mutant_by_hand_stands_once_in_its_file() -> None:
