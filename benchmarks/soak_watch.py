@@ -1,10 +1,11 @@
 """A run that is disturbed: three RTSP cameras that die, a broker that dies, a disk that fills, reloads. For --minutes; 24 h in pieces.
 
 Real parts: GStreamer's RTSP server (tests/runtime/cameras.py), Mosquitto, `edgedla run` with every output as a process of its own, the
-shapes detector on the host (SIMULATED). Outputs of clips and lines lie in --folder; make it a small tmpfs to fill its disk.
-Prints a document: memory, threads and open files over time, and what was lost. Exit code 1 if something that must hold does not.
+shapes detector on the host (SIMULATED), a reader of results, events and frames by ZeroMQ that comes and goes. Outputs of clips and lines
+lie in --folder; make it a small tmpfs to fill its disk. Prints a document: memory, threads and open files, at the middle, at the end and
+once a minute, and what was lost. Exit code 1 if something that must hold does not.
 
-usage: python benchmarks/soak_watch.py --minutes 3 [--every 30] [--rate 8] [--folder DIR] [--json FILE]
+usage: python benchmarks/soak_watch.py --minutes 3 [--every 30] [--rate 8] [--folder DIR] [--json FILE] [--samples FILE]
 """
 
 from __future__ import annotations
@@ -88,17 +89,37 @@ class Listener:
 
 
 def sample(pid: int) -> Dict[str, int]:
-    """Memory in kB, threads, open files and children of the process."""
+    """Memory in kB, in all and by kind, threads, open files and children of the process."""
     status = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines() if ":" in line)
+    found = {
+        "rss_kb": int(status["VmRSS"].split()[0]),
+        "anonymous_kb": int(status["RssAnon"].split()[0]),
+        "of_files_kb": int(status["RssFile"].split()[0]),
+        "shared_kb": int(status["RssShmem"].split()[0]),
+        "threads": int(status["Threads"]),
+        "files": 0,
+        "children": 0,
+    }
     with contextlib.suppress(OSError):
-        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-        return {
-            "rss_kb": int(status["VmRSS"].split()[0]),
-            "threads": int(status["Threads"]),
-            "files": len(os.listdir(f"/proc/{pid}/fd")),
-            "children": len(children),
-        }
-    return {"rss_kb": int(status["VmRSS"].split()[0]), "threads": int(status["Threads"]), "files": 0, "children": 0}
+        found["children"] = len(Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
+        found["files"] = len(os.listdir(f"/proc/{pid}/fd"))
+    return found
+
+
+def read_frames(address: str, seconds: float) -> int:
+    """A reader of everything that is published: comes, takes what it gets, goes. Returns how many messages it got."""
+    import zmq
+
+    got, end = 0, time.monotonic() + seconds
+    with zmq.Context() as context, context.socket(zmq.SUB) as socket:
+        socket.setsockopt(zmq.LINGER, 0)
+        socket.connect(address)
+        socket.subscribe("")
+        while time.monotonic() < end:
+            if socket.poll(500):
+                socket.recv_multipart()
+                got += 1
+    return got
 
 
 def median(values: List[int]) -> float:
@@ -106,12 +127,12 @@ def median(values: List[int]) -> float:
 
 
 def disturb(
-    stop: threading.Event, every_s: float, cameras: Part, broker: Part, rewrite: Any, folder: Path, log: List[str]
+    stop: threading.Event, every_s: float, cameras: Part, broker: Part, rewrite: Any, read: Any, folder: Path, log: List[str]
 ) -> None:
     """One disturbance every `every_s`, in turn; the last quarter of the run has none, so that everything can come back."""
     turns = 0
     while not stop.wait(every_s):
-        what = ("cameras", "broker", "reload", "disk")[turns % 4]
+        what = ("cameras", "broker", "reload", "disk", "reader")[turns % 5]
         turns += 1
         log.append(what)
         if what == "cameras":
@@ -124,6 +145,8 @@ def disturb(
             broker.start()
         elif what == "reload":
             rewrite(turns)
+        elif what == "reader":
+            read(min(10, every_s / 3))
         else:
             # The disk has no byte left for a while, where it is small enough to fill it.
             if shutil.disk_usage(folder).total < 1 << 30:
@@ -151,6 +174,7 @@ def main() -> int:
     parser.add_argument("--rate", type=int, default=8, help="analysed frames per second of each camera")
     parser.add_argument("--folder", default="")
     parser.add_argument("--json", default="")
+    parser.add_argument("--samples", default="", help="a file that gets each minute's sample at once, as a line of JSON")
     given = parser.parse_args()
     work = Path(tempfile.mkdtemp(prefix="soak-"))
     out = work / "out"
@@ -178,9 +202,13 @@ def main() -> int:
         part.start()
     time.sleep(2)
     listener = Listener(ports["broker"])
-    stop, disturbances, samples = threading.Event(), [], []
+    stop, disturbances, samples, published = threading.Event(), [], [], []
+
+    def read(seconds: float) -> None:
+        published.append(read_frames(f"tcp://127.0.0.1:{ports['zmq']}", seconds))
+
     disturber = threading.Thread(
-        target=disturb, args=(stop, given.every, cameras, broker, rewrite, out, disturbances), daemon=True
+        target=disturb, args=(stop, given.every, cameras, broker, rewrite, read, out, disturbances), daemon=True
     )
     began = time.monotonic()
     with open(work / "log", "w") as log:
@@ -191,7 +219,10 @@ def main() -> int:
         while time.monotonic() - began < given.minutes * 60 and run.poll() is None:
             time.sleep(SAMPLE_S)
             with contextlib.suppress(OSError, KeyError):
-                samples.append({"s": round(time.monotonic() - began), **sample(run.pid)})
+                samples.append({"s": round(time.monotonic() - began), **sample(run.pid), "events": len(listener.events)})
+                if given.samples and (len(samples) == 1 or samples[-1]["s"] // 60 > samples[-2]["s"] // 60):
+                    with open(given.samples, "a") as lines:
+                        lines.write(json.dumps(samples[-1]) + "\n")
             if time.monotonic() - began > given.minutes * 45:
                 stop.set()
         early = run.poll()
@@ -201,6 +232,9 @@ def main() -> int:
     for part in (cameras, broker):
         part.kill()
     document = judge(work, out, listener, samples, disturbances, early, code, given.minutes)
+    document["messages_read_by_zmq"] = published
+    if published and not all(published):
+        document["broken"].append("a reader by ZeroMQ got no message")
     text = json.dumps(document, indent=1)
     if given.json:
         Path(given.json).write_text(text + "\n")
@@ -268,6 +302,7 @@ def judge(
         "outputs": summary.get("outputs"),
         "events": counts,
         "bytes_left": size,
+        "rss_kb_each_minute": [s["rss_kb"] for before, s in zip(samples, samples[1:]) if s["s"] // 60 > before["s"] // 60],
         "broken": broken,
     }
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Callable, Dict, List, Sequence
 
 from edgedla.acceptance.archive import TENSORRT
+from edgedla.acceptance.programs import run_program
 from edgedla.acceptance.steps import Context
 from edgedla.acceptance.values import Finding, Skip
 from edgedla.builder.tensorrt.bindings import dla_cores, installed_version
@@ -170,17 +171,10 @@ def _tried(name: str, call: Callable[[], str]) -> Finding:
 def _compiled(nvcc: str, work: Path) -> str:
     source = work / "kernel.cu"
     source.write_text("__global__ void k(float* x) { x[threadIdx.x] += 1; }\n", encoding="utf-8")
-    try:
-        done = subprocess.run(
-            [nvcc, "-cubin", "-arch=sm_87", "-o", str(work / "kernel.cubin"), str(source)],
-            capture_output=True,
-            text=True,
-            timeout=20,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired) as e:
-        return f"not usable: {e}"
-    return "compiles" if done.returncode == 0 else f"exit code {done.returncode}: {done.stderr.strip()[-300:]}"
+    code, said = run_program([nvcc, "-cubin", "-arch=sm_87", "-o", str(work / "kernel.cubin"), str(source)], 20)
+    if code is None:
+        return f"not usable: {said}"
+    return "compiles" if code == 0 else f"exit code {code}: {said.strip()[-300:]}"
 
 
 def _capture(path: Path, target: Path) -> int:

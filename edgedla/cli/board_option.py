@@ -58,9 +58,10 @@ FILES: Mapping[str, Mapping[str, str]] = {
     "inspect": {"file": "in", "other": "in", "against": "in", "output": "out"},
     "doctor": {"output": "out"},
     "monitor": {},
+    "sources": {},
 }
 #: Verbs that only read: they need not wait for another user of the board.
-SHARED = ("doctor", "monitor", "inspect")
+SHARED = ("doctor", "monitor", "inspect", "sources")
 #: Options of these verbs that build and measure, and so have to wait.
 LOADING = ("deep",)
 #: A path of the board, not of this machine.

@@ -47,6 +47,7 @@ EXAMPLES: Dict[str, Tuple[str, str]] = {
         "edgedla run detector --source synthetic://?rate=20 --decode yolov8 --reg-max 8 --frames 5",
         "edgedla run pipeline.yaml --view 8080",
     ),
+    "sources": ("edgedla sources", "edgedla sources --onvif 192.168.1.0/24"),
     "bench": ("edgedla bench detector --iterations 5", "edgedla bench detector --device DLA1 --board orin1"),
     "export": (
         "edgedla export deepstream detector --onnx model.onnx -o for_deepstream",

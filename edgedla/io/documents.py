@@ -73,6 +73,7 @@ DOCUMENTS: Mapping[str, Document] = {
         Document("edgedla.quantization", 1, "quantization", "edgedla quantize --format json"),
         Document("edgedla.recipes", 1, "recipes", "edgedla hub list --format json"),
         Document("edgedla.rules", 1, "rules", "edgedla rules list --format json"),
+        Document("edgedla.sources", 1, "sources", "edgedla sources --format json"),
         Document("edgedla.table", 1, "table", "edgedla check A B --compare --format json"),
         Document("edgedla.targets", 1, "targets", "edgedla targets --format json"),
         Document("edgedla.verification", 1, "verification", "edgedla place --verify FILE --format json"),

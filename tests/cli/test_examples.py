@@ -23,6 +23,7 @@ DETECTOR = ROOT / "examples" / "00_shapes_detector"
 NOT_RUN = (
     "--board",
     "--view",
+    "--onvif",
     "edgedla monitor",
     "edgedla board",
     "edgedla convert",

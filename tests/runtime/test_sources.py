@@ -13,7 +13,7 @@ import pytest
 
 from edgedla.errors import DataError, EnvironmentMissing, RunError, UsageError
 from edgedla.runtime.frames import Frame
-from edgedla.runtime.outputs.draw import bgr_of
+from edgedla.runtime.outputs.draw import picture_of
 from edgedla.runtime.sources import open_source, parse_source
 from edgedla.runtime.sources.gst_launch import GstLaunchSource
 from edgedla.runtime.sources.gstreamer import LEAKY, pipeline_head
@@ -365,7 +365,7 @@ def test_colours_are_gstreamers_in_every_format_size_and_range(format, size, ful
     if format in ("I420", "NV12"):
         assert source.pixels == "nv12" + "-709" * (size[1] > 576) + "-full" * bool(ranged)
     bars = [(255, 255, 255), (0, 255, 255), (255, 255, 0), (0, 255, 0), (255, 0, 255), (0, 0, 255), (255, 0, 0)]
-    picture = bgr_of(frame)
+    picture = picture_of(frame)[0]
     for n, bar in enumerate(bars):
         assert np.abs(picture[5, (2 * n + 1) * w // 14].astype(int) - bar).max() <= 6, (n, source.pixels)
 

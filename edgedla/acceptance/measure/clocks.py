@@ -6,10 +6,10 @@ import contextlib
 import logging
 import os
 import shutil
-import subprocess
 from pathlib import Path
 from typing import Any, Dict, Iterator, Tuple
 
+from edgedla.acceptance.programs import run_program
 from edgedla.targets.device_files import read_board
 
 log = logging.getLogger("edgedla.acceptance.measure.clocks")
@@ -79,9 +79,8 @@ def _jetson_clocks(*arguments: str) -> Tuple[int, str]:
     if program is None:
         return 127, "there is no jetson_clocks"
     command = [*(() if os.geteuid() == 0 else ("sudo", "-n")), program, *arguments]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=15, check=False)
-    except (OSError, subprocess.TimeoutExpired) as e:
-        return 126, f"jetson_clocks: {type(e).__name__}"
-    lines = (done.stdout + done.stderr).strip().splitlines()
-    return done.returncode, lines[-1] if lines else f"exit code {done.returncode}"
+    code, said = run_program(command, 15)
+    if code is None:
+        return 126, f"jetson_clocks: {said}"
+    lines = said.strip().splitlines()
+    return code, lines[-1] if lines else f"exit code {code}"

@@ -225,7 +225,8 @@ def _camera(board: Optional[Board], base: Path) -> List[Check]:
     if unreadable:
         remedy = "sudo usermod -aG video $USER, then log in again"
         return [Check("camera", "fail", f"no permission for {', '.join(unreadable)}", remedy)]
-    return [Check("camera", "ok", text) for text in cameras(base)] or [Check("camera", "info", "none gives frames")]
+    found = [Check("camera", "warn" if c.remark else "ok", f"{c.line} is {c.told}") for c in cameras(base)]
+    return found or [Check("camera", "info", "none gives frames")]
 
 
 def _groups(board: Optional[Board], base: Path) -> List[Check]:

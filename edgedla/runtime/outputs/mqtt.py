@@ -98,38 +98,27 @@ class Mqtt:
             kept = self.queued
             self._condition.notify_all()
         if again:
-            log.warning(
-                "mqtt %s: connected again; %d messages are sent late, %d results and %d events were dropped so far",
-                self._broker,
-                kept,
-                self.dropped,
-                self.dropped_events,
-            )
+            lost = f"{self.dropped} results and {self.dropped_events} events"
+            log.warning("mqtt %s: connected again; %d messages are sent late, %s were dropped so far", self._broker, kept, lost)
 
     def _on_connect_fail(self, *arguments: object) -> None:
         """Logged once until the broker has answered: attempts continue for the whole run."""
         already_logged, self._told_away = self._told_away, True
         if not already_logged and not self._ending:
-            self._told_lost = True
             # The client does not pass the reason, but calls this while handling the error.
             error = sys.exc_info()[1]
-            reason = getattr(error, "strerror", None) or error or "no connection"
-            log.warning(
-                "mqtt %s: the broker cannot be reached: %s; keeping the newest %d results for it",
-                self._broker,
-                reason,
-                self._config.queue,
-            )
+            self._warn_lost(f"the broker cannot be reached: {getattr(error, 'strerror', None) or error or 'no connection'}")
 
     def _on_disconnect(self, *arguments: object) -> None:
         with self._condition:
             was, self.connected = self.connected, False
             self._forget_unsent()
         if was and not self._ending:
-            self._told_lost = True
-            log.warning(
-                "mqtt %s: no connection to the broker; keeping the newest %d results for it", self._broker, self._config.queue
-            )
+            self._warn_lost("no connection to the broker")
+
+    def _warn_lost(self, why: str) -> None:
+        self._told_lost = True
+        log.warning("mqtt %s: %s; keeping the newest %d results for it", self._broker, why, self._config.queue)
 
     def _forget_unsent(self) -> None:
         """With QoS 0 the client drops unwritten messages when the connection ends, without reporting them."""
@@ -228,14 +217,10 @@ class Mqtt:
         self._early.clear()
         dropped = self.dropped + self.dropped_events
         if unsent or dropped:
-            log.warning(
-                "mqtt %s: %d messages were not sent; for %d results and %d events of them the queue of %d was full",
-                self._broker,
-                unsent + dropped,
-                self.dropped,
-                self.dropped_events,
-                self._config.queue,
+            full = (
+                f"for {self.dropped} results and {self.dropped_events} events of them the queue of {self._config.queue} was full"
             )
+            log.warning("mqtt %s: %d messages were not sent; %s", self._broker, unsent + dropped, full)
 
     def to_dict(self) -> Dict[str, Any]:
         return {

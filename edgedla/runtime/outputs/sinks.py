@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, Protocol, Sequence, Tuple
 
 from edgedla.errors import RunError, UsageError
-from edgedla.io.files import make_folder, open_partial, writing
+from edgedla.io.files import make_folder, open_partial, require_room, writing
 from edgedla.runtime.frames import FrameResult
 from edgedla.runtime.outputs.draw import draw
 from edgedla.runtime.outputs.films.newest import age_ns
@@ -267,11 +267,9 @@ class AnnotatedVideo:
             raise UsageError("edgedla writes no video of this kind", where=path, allowed=".mp4 or .avi")
         make_folder(folder)
         # OpenCV would report only at the first frame that it cannot write.
-        with writing(path):
-            fd, partial = open_partial(folder, os.path.basename(path))
-            os.close(fd)
-            os.unlink(partial)
-            if os.path.isfile(path):
+        require_room(path)
+        if os.path.isfile(path):
+            with writing(path):
                 os.close(claimed(path))
 
     def write(self, result: FrameResult) -> None:
@@ -308,12 +306,8 @@ class AnnotatedVideo:
             if time.monotonic() > until_s:
                 if not self._late:
                     self._late = True
-                    log.warning(
-                        "%s: this machine is too slow for %g frames per second, so the video plays too fast; set a lower `max_rate` "
-                        "for the source",
-                        self.path,
-                        self._rate,
-                    )
+                    why = "this machine is too slow for %g frames per second, so the video plays too fast"
+                    log.warning(f"%s: {why}; set a lower `max_rate` for the source", self.path, self._rate)
                 return
             self._writer.write(self._last)
             self._timing.wrote(1)

@@ -200,13 +200,12 @@ def draws(config: PipelineConfig) -> bool:
 
 def written_by(config: PipelineConfig) -> Dict[str, Sequence[str]]:
     """The files and folders that each setting writes."""
-    written = {f"outputs.{name}": output.writes(config) for name, output in OUTPUTS.items()}
-    more = {
-        "metrics.jsonl": config.metrics.jsonl,
-        "outputs.clips.folder": config.outputs.clips.folder,
-        "outputs.events_state": config.outputs.events_state,
+    return {
+        **{f"outputs.{name}": output.writes(config) for name, output in OUTPUTS.items()},
+        "metrics.jsonl": [config.metrics.jsonl],
+        "outputs.clips.folder": [config.outputs.clips.folder],
+        "outputs.events_state": [config.outputs.events_state],
     }
-    return {**written, **{name: [path] for name, path in more.items()}}
 
 
 def require_apart(config: PipelineConfig) -> None:

@@ -19,7 +19,7 @@ from edgedla.errors import DocumentError, EnvironmentMissing, RunError
 from edgedla.runtime.decode.detections import Detection
 from edgedla.runtime.frames import Frame, FrameResult
 from edgedla.runtime.outputs import rtsp as module
-from edgedla.runtime.outputs.draw import bgr_of
+from edgedla.runtime.outputs.draw import picture_of
 from edgedla.runtime.outputs.rtsp import Rtsp, RtspConfig, encoders
 from edgedla.runtime.pipeline.config import load_config
 from edgedla.runtime.sources import parse_source
@@ -70,7 +70,7 @@ def watch(address, channel):
     try:
         assert source.open()[0] >= 120
         for _ in range(200):
-            picture = bgr_of(Frame(0, source.read(), 0.0, pixels=source.pixels))
+            picture = picture_of(Frame(0, source.read(), 0.0, pixels=source.pixels))[0]
             if picture[100, 140, channel] > 180:
                 return picture
         raise AssertionError("no picture in the frames' colour")

@@ -17,7 +17,7 @@ from typing import Any, Callable, Deque, Dict, List, Optional, Set, Tuple, Union
 import numpy as np
 
 from edgedla.errors import EdgedlaError, RunError, described
-from edgedla.io.files import make_folder, open_partial, write_atomic, writing
+from edgedla.io.files import make_folder, require_room, write_atomic, writing
 from edgedla.runtime.frames import FrameResult
 from edgedla.runtime.outputs.draw import draw, draw_scene
 from edgedla.runtime.outputs.event_zone import Document
@@ -53,11 +53,8 @@ class Clips:
         self._waiting: Set[str] = set()
         self._until_s = float("inf")
         self._source_of: Dict[str, str] = {}
-        make_folder(config.folder)
+        require_room(make_folder(config.folder) / "clip.avi")
         with writing(config.folder):
-            fd, probe = open_partial(config.folder, "clip")
-            os.close(fd)
-            os.unlink(probe)
             keep_left(Path(config.folder))
 
     def put(self, result: FrameResult) -> None:

@@ -1,0 +1,103 @@
+"""ONVIF cameras on the loopback: a real responder answers a real question; hostile answers; what is not there."""
+
+from __future__ import annotations
+
+import json
+import sys
+import uuid
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Iterator, List
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from edgedla.cli.main import main
+from edgedla.errors import EnvironmentMissing, UsageError
+from edgedla.runtime.sources import onvif, parse_source
+from edgedla.runtime.sources.onvif import discovered
+
+wsdiscovery = pytest.importorskip("wsdiscovery")
+KIND = ("http://www.onvif.org/ver10/network/wsdl", "NetworkVideoTransmitter")
+#: Other runs of this test may answer too.
+NAME = f"C {uuid.uuid4().hex[:8]}"
+
+
+@pytest.fixture
+def _responder(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A camera, one with an address of another network, one that sends what a terminal obeys, and a printer; all answer on the loopback."""
+    from wsdiscovery.publishing import ThreadedWSPublishing
+    from wsdiscovery.threaded import ThreadedNetworking
+
+    monkeypatch.setattr(onvif, "WAIT_S", 2.0)
+    name, publishers = NAME.replace(" ", "%20"), []
+    for kind, addresses, scopes in (
+        (KIND, ["http://[broken", "http://127.0.0.64/onvif/device_service"], [f"name/{name}", "hardware/IPC-7", "location/yard"]),
+        (KIND, ["http://198.51.100.7/onvif/device_service"], [f"name/{name}-new"]),
+        (KIND, ["http://127.0.0.65/onvif/device_service"], [f"name/{name}%1b%5b2J%0Ax", "hardware/"]),
+        (("http://printer", "Printer"), ["http://127.0.0.66/"], [f"name/{name}-printer"]),
+    ):
+        publisher = ThreadedWSPublishing()
+        # Its thread for IPv6 sends answers to IPv4 addresses, and dies.
+        monkeypatch.setattr(publisher, "_networkAddressAdded", lambda address: None)
+        publisher.start()
+        publisher._networkingThread_v6 = None
+        publisher.addSourceAddr(ip_address("127.0.0.1"))
+        publishers.append(publisher)
+        kinds, places = [wsdiscovery.QName(*kind)], [wsdiscovery.Scope(f"onvif://www.onvif.org/{s}") for s in scopes]
+        publisher.publishService(types=kinds, scopes=places, xAddrs=addresses)
+    yield
+    for publisher in publishers:
+        ThreadedNetworking.stop(publisher)
+
+
+@pytest.mark.usefixtures("_responder")
+def test_a_camera_is_found_where_it_was_asked_for() -> None:
+    cameras = [c for c in discovered("127.0.0.0/8") if c.name.startswith(NAME)]
+    assert [(c.name, c.address) for c in cameras] == [
+        (f"{NAME} IPC-7", "http://127.0.0.64/onvif/device_service"),
+        (f"{NAME}\x1b[2J\nx", "http://127.0.0.65/onvif/device_service"),
+        # Straight from the maker, a camera often has an address of another network.
+        (f"{NAME}-new", "http://198.51.100.7/onvif/device_service"),
+    ]
+    source = yaml.safe_load(cameras[0].line)
+    assert source == {"uri": "rtsp://USER:PASSWORD@127.0.0.64/PATH"}
+    assert parse_source(source["uri"]).scheme == "rtsp"
+
+
+@pytest.mark.usefixtures("_responder")
+def test_the_verb_prints_sources_of_a_pipeline_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EDGEDLA_ROOT", str(tmp_path))
+    done = CliRunner().invoke(main, ["sources", "--onvif", "lo"], standalone_mode=False)
+    assert f"  # {NAME} IPC-7: its manual or http://127.0.0.64/ tells PATH and the formats\n" in done.output
+    assert "\x1b" not in done.output
+    assert "camera0" in yaml.safe_load(done.output)["sources"]
+    document = json.loads(
+        CliRunner().invoke(main, ["sources", "--onvif", "lo", "--format", "json"], standalone_mode=False).output
+    )
+    assert f"{NAME} IPC-7" in [source["name"] for source in document["sources"]]
+
+
+def test_only_a_network_of_this_machine_is_asked() -> None:
+    for network in ("203.0.113.0/24", "no-such-interface", "::1", "127.0.0.0/8/8"):
+        with pytest.raises(UsageError, match="this machine is not on") as raised:
+            discovered(network)
+        assert "127.0.0.0/8 (lo)" in str(raised.value)
+
+
+def test_nothing_is_sent_to_other_networks(monkeypatch: pytest.MonkeyPatch) -> None:
+    from wsdiscovery.threaded import NetworkingThreadIPv4
+
+    monkeypatch.setattr(onvif, "WAIT_S", 0.1)
+    joined: List[str] = []
+    whole = NetworkingThreadIPv4.addSourceAddr
+    monkeypatch.setattr(NetworkingThreadIPv4, "addSourceAddr", lambda self, a: (joined.append(str(a)), whole(self, a))[1])
+    discovered("127.0.0.1")
+    assert joined == ["127.0.0.1"]
+
+
+def test_without_the_library_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "wsdiscovery", None)
+    with pytest.raises(EnvironmentMissing, match=r"(?s)WSDiscovery cannot be imported.*edgedla\[onvif\]"):
+        discovered("127.0.0.1")
