@@ -26,8 +26,9 @@ from edgedla.io.files import write_atomic
 from tests.hostile import attack_builds, attack_files, attack_models, attack_parts, attack_processes, attack_soak
 
 ROOT = Path(__file__).resolve().parents[2]
-#: How often the figures are written while it runs.
-WRITE_EVERY = 100
+#: The figures are written after so many command lines, and after a case of the other kinds where so many seconds have passed.
+WRITE_EVERY = 20
+WRITE_AFTER_S = 5.0
 
 
 def versions() -> Dict[str, str]:
@@ -47,18 +48,8 @@ def commit() -> str:
     return "unknown"
 
 
-def repeated(numbers: range, seed: int, name: str, case: Callable[[random.Random], Optional[str]]) -> Dict[str, Any]:
-    """Cases by their number, with a seed each; how many went wrong, and the first of them."""
-    wrong = []
-    for number in numbers:
-        answer = case(random.Random(f"{seed} {name} {number}"))
-        if answer is not None:
-            wrong.append({"case": number, "what": answer})
-    return {"cases": len(numbers), "wrong": len(wrong), "first_wrong": wrong[:20]}
-
-
 class Figures:
-    """What was found so far; written after every step, so that a long run that ends early has said something."""
+    """What was found so far; written as it goes, so that a run that ends early has said what it did."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.started, self.output = time.monotonic(), options.output
@@ -68,6 +59,18 @@ class Figures:
         self.values[part] = found
         self.values["hours"] = round((time.monotonic() - self.started) / 3600, 3)
         self.write()
+
+    def repeat(self, part: str, numbers: range, name: str, case: Callable[[random.Random], Optional[str]]) -> None:
+        """Cases by their number, with a seed each: how many there were and went wrong, and the first of them."""
+        wrong: List[Dict[str, Any]] = []
+        written = time.monotonic()
+        for done, number in enumerate(numbers, 1):
+            answer = case(random.Random(f"{self.values['seed']} {name} {number}"))
+            if answer is not None:
+                wrong.append({"case": number, "what": answer})
+            if time.monotonic() - written > WRITE_AFTER_S or done == len(numbers):
+                self.note(part, {"cases": done, "wrong": len(wrong), "first_wrong": wrong[:20]})
+                written = time.monotonic()
 
     def write(self) -> None:
         if self.output is not None:
@@ -95,10 +98,8 @@ def builds(options: argparse.Namespace, figures: Figures) -> None:
         plans = attack_builds.Plans(folder)
         kills = attack_parts.numbers_of(options.part, range(options.kills))
         tampers = attack_parts.numbers_of(options.part, range(options.tampers))
-        kill = repeated(kills, options.seed, "kill", lambda r: attack_builds.kill_case(plans, out, r))
-        figures.note("kills", kill)
-        tamper = repeated(tampers, options.seed, "tamper", lambda r: attack_builds.tamper_case(plans, out, r))
-        figures.note("tampered_artifacts", tamper)
+        figures.repeat("kills", kills, "kill", lambda r: attack_builds.kill_case(plans, out, r))
+        figures.repeat("tampered_artifacts", tampers, "tamper", lambda r: attack_builds.tamper_case(plans, out, r))
 
 
 def processes(options: argparse.Namespace, figures: Figures) -> None:
@@ -115,7 +116,7 @@ def processes(options: argparse.Namespace, figures: Figures) -> None:
                 return case(rng, Path(folder))
 
         numbers = attack_parts.numbers_of(options.part, range(options.processes))
-        figures.note(f"processes_{name}", repeated(numbers, options.seed, name, in_a_folder))
+        figures.repeat(f"processes_{name}", numbers, name, in_a_folder)
 
 
 def cases(
@@ -185,10 +186,11 @@ def main() -> int:
     for name in options.surfaces if options.files else ():
         changed = attack_files.surface_case(name, options.seed)
         cases(f"files_{name}", figures, changed, range(options.files), options.part, {})
-    models = attack_models.seeds(options.corpus)
-    wound = attack_models.mutation_case(models, options.seed)
-    numbers = range(options.first, options.first + options.models)
-    cases("mutated_models", figures, wound, numbers, options.part, {"seeds": len(models)})
+    if options.models:
+        models = attack_models.seeds(options.corpus)
+        wound = attack_models.mutation_case(models, options.seed)
+        numbers = range(options.first, options.first + options.models)
+        cases("mutated_models", figures, wound, numbers, options.part, {"seeds": len(models)})
     return figures.finish()
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any, Dict
+import json
+import random
+from pathlib import Path
+from typing import Any, Dict, Optional
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.hostile import attack_parts
+from tests.hostile import attack, attack_parts
 
 
 @given(st.integers(0, 500), st.integers(0, 500), st.integers(1, 40))
@@ -48,3 +51,18 @@ def test_figures_of_parts_are_added() -> None:
 def test_merging_parts_of_different_commits_is_refused() -> None:
     with pytest.raises(ValueError, match="differ in commit"):
         attack_parts.merged([part(), part(commit="def")])
+
+
+def test_a_run_that_ends_early_has_written_the_cases_that_it_did(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    output = tmp_path / "part.json"
+    figures = attack.Figures(argparse.Namespace(output=output, commit="abc", seed=1))
+    monkeypatch.setattr(attack, "WRITE_AFTER_S", -1.0)
+    left = iter([None, "exit code 70"])
+
+    def case(rng: random.Random) -> Optional[str]:
+        return next(left)
+
+    with pytest.raises(StopIteration):
+        figures.repeat("processes_pyz", range(7, 12), "pyz", case)
+    tally = json.loads(output.read_text(encoding="utf-8"))["processes_pyz"]
+    assert tally == {"cases": 2, "wrong": 1, "first_wrong": [{"case": 8, "what": "exit code 70"}]}
