@@ -222,8 +222,11 @@ def exit_code_of(args: Optional[List[str]] = None, began: Optional[float] = None
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     try:
-        began = time.process_time() if began is None else began
-        result = main.main(args=args, prog_name="edgedla", standalone_mode=False, obj=Began(began))
+        now = time.process_time()
+        at = now if began is None else began
+        # No clock shows the wall time before this process's first line: its processor time is nearly that.
+        start = Began(at, time.monotonic() - (now - at))
+        result = main.main(args=args, prog_name="edgedla", standalone_mode=False, obj=start)
         if sys.stdout is not None:
             sys.stdout.flush()
         return result if isinstance(result, int) else 0

@@ -21,7 +21,7 @@ class BudgetSpent(BaseException):
 
 
 class Budget:
-    """Seconds from construction; None: no limit.
+    """Seconds from construction, less those that are spent by then; None: no limit.
 
     Attributes:
         reserve_s: what the work after the last bounded step will take: steps end this much earlier.
@@ -29,9 +29,9 @@ class Budget:
 
     reserve_s = 0.0
 
-    def __init__(self, seconds: Optional[float]) -> None:
+    def __init__(self, seconds: Optional[float], spent_s: float = 0.0) -> None:
         self.seconds = seconds
-        self._deadline = None if seconds is None else time.monotonic() + seconds
+        self._deadline = None if seconds is None else time.monotonic() + seconds - spent_s
 
     @property
     def left_s(self) -> float:

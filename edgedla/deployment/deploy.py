@@ -51,6 +51,7 @@ def deploy(
     say: Optional[Say] = None,
     progress: Optional[Progress] = None,
     fresh: bool = False,
+    spent_s: float = 0.0,
     **options: Any,
 ) -> Deployment:
     """Builds the best artifact of a model within a level, a metric and a budget, with its test report.
@@ -64,7 +65,7 @@ def deploy(
             long as the Deployment.
         request: a DeployRequest; or its fields as keywords: target, level, data, metric, max_drop, objective and so on.
         say: called with one line per step. progress: called with (phase, done, of) while scales are made.
-        fresh: do not reuse finished steps.
+        fresh: do not reuse finished steps. spent_s: seconds of the budget that passed before this call.
 
     Raises:
         UsageError, ModelError, DataError, BuildError, EnvironmentMissing, RunError. BuildError also if a deployment with
@@ -73,11 +74,12 @@ def deploy(
     if (request is None) == (not options):
         raise UsageError("give a request, or its fields", where="deploy", allowed="request=... or target=..., ...")
     deploy_request = request or DeployRequest(**options)
+    budget = Budget(deploy_request.budget_s, spent_s)
     keeper = tempfile.TemporaryDirectory(prefix="edgedla-deploy-") if out is None else None
     folder = Path(keeper.name if keeper is not None else os.fspath(out or "."))
     claim(folder, model)
     with occupied(folder / WORK, key_of(model, example_inputs, deploy_request), fresh), own_file_named(model, folder / WORK):
-        return _deployed(model, example_inputs, deploy_request, folder, keeper, say, progress, fresh)
+        return _deployed(model, example_inputs, deploy_request, folder, keeper, say, progress, fresh, budget)
 
 
 def _deployed(
@@ -89,8 +91,8 @@ def _deployed(
     say: Optional[Say],
     progress: Optional[Progress],
     fresh: bool,
+    budget: Budget,
 ) -> Deployment:
-    budget = Budget(request.budget_s)
     require_device(request)
     work = folder / WORK
     if fresh:

@@ -17,6 +17,7 @@ import pytest
 
 import edgedla
 from edgedla.cli.main import exit_code_of
+from edgedla.deployment.budget import Budget
 from edgedla.deployment.commands import commands_of
 from edgedla.deployment.request import OBJECTIVES, DeployRequest
 from edgedla.errors import DataError, ModelError, RunError, UsageError
@@ -420,26 +421,30 @@ def test_reported_commands_hold_every_option_that_the_result_depends_on(
     assert "--preprocess PIPELINE" in commands_of(own, candidate)[0]  # type: ignore[arg-type]
 
 
-def test_sizes_share_the_budget(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """60 s for two sizes: 30 for the first; after 10 s of them, 50 are left for the second."""
-    seen: List[float] = []
+def test_a_budget_counts_from_the_start_of_the_command_and_sizes_share_it(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """4 of 60 s are spent when the work begins: 28 for the first of two sizes; after 10 s of them, 46 are left for the second."""
+    left: List[float] = []
     now = [0.0]
     deployment = SimpleNamespace(folder=tmp_path, files=lambda folder: [], accepted=True)
 
-    def deploy(model: str, out: str, request: DeployRequest, **_: Any) -> Any:
-        assert request.budget_s is not None
-        seen.append(request.budget_s)
+    def deploy(model: str, out: str, request: DeployRequest, spent_s: float, **_: Any) -> Any:
+        assert request.budget_s == 60.0
+        left.append(Budget(request.budget_s, spent_s).left_s)
         now[0] += 10.0
         return deployment
 
-    monkeypatch.setattr("edgedla.cli.deploy.deploy.time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr("edgedla.cli.arguments.began.time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr("edgedla.cli.main.time", SimpleNamespace(monotonic=lambda: now[0], process_time=lambda: 4.0))
+    monkeypatch.setattr("edgedla.deployment.budget.time", SimpleNamespace(monotonic=lambda: now[0]))
     monkeypatch.setattr("edgedla.deployment.deploy.deploy", deploy)
     monkeypatch.setattr("edgedla.reports.deployment.render_deployment", lambda *_: "")
     words = ["deploy", str(model), "--budget", "60s", "-o", str(tmp_path / "out"), "--shapes"]
-    assert exit_code_of([*words, "x:1x3x32..64/32x32"]) == 0
-    assert seen == [30.0, 50.0]
-    assert exit_code_of([*words[:-2], str(tmp_path / "one"), "--shapes", "x:1x3x32x32"]) == 0
-    assert seen[2:] == [60.0]
+    assert exit_code_of([*words, "x:1x3x32..64/32x32"], 0.0) == 0
+    assert left == [28.0, 46.0]
+    assert exit_code_of([*words[:-2], str(tmp_path / "one"), "--shapes", "x:1x3x32x32"], 0.0) == 0
+    assert left[2:] == [56.0]
 
 
 def test_reported_commands_hold_all_input_sizes_in_one_option() -> None:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 import click
 
 from edgedla.cli.accuracy.metric_options import DropType, metric_options
+from edgedla.cli.arguments.began import waited_s
 from edgedla.cli.arguments.models import as_file
 from edgedla.cli.arguments.option import option
 from edgedla.cli.arguments.preprocess import preprocess_options, preprocess_settings
@@ -157,7 +156,6 @@ def deploy(model: str, out: str, **given: Any) -> int:
     given["preprocess"] = preprocess_settings(given)
     given["power_mode"] = given["power_mode"] or own_power_mode(given["target"])
     model = as_file(model, sizes[0], given.get("batch"))
-    began_s = time.monotonic()
     codes: List[int] = []
     requests = [
         DeployRequest(shapes=shapes, max_latency_us=max_latency, budget_s=parse_budget(budget) if budget else None, **given)
@@ -167,13 +165,13 @@ def deploy(model: str, out: str, **given: Any) -> int:
         claim(Path(out), model, [size_name(request.shapes) for request in requests])
         check_sizes(model, requests)
     for n, request in enumerate(requests):
-        if len(requests) > 1 and request.budget_s is not None:
+        spent_s = waited_s()
+        if request.budget_s is not None:
             # Sizes share the time; what one leaves is the next ones'.
-            left_s = request.budget_s - (time.monotonic() - began_s)
-            request = replace(request, budget_s=max(left_s, 0.001) / (len(requests) - n))
+            spent_s = request.budget_s - (request.budget_s - spent_s) / (len(requests) - n)
         folder = out if len(requests) == 1 else os.path.join(out, size_name(request.shapes))
         with waiting("deploying") as work:
-            deployment = run(model, folder, request=request, fresh=fresh, progress=work.show, say=say)
+            deployment = run(model, folder, request=request, fresh=fresh, progress=work.show, say=say, spent_s=spent_s)
         for path in deployment.files(deployment.folder):
             say(f"written {path}")
         echo(render_deployment(deployment, output_format), nl=False)
