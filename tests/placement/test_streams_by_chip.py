@@ -48,7 +48,7 @@ def test_on_orin_both_ways_are_stated_where_they_differ() -> None:
 @pytest.mark.parametrize("target", ["agx-xavier-32gb", "agx-orin-64gb"])
 def test_place_paces_streams_as_predict_does(target: str) -> None:
     graphs = [replace(network(name), lowering="8.5") for name in ("resnet18", "resnet34")]
-    placed = edgedla.place(graphs, target=target, trt="8.5", objective="throughput", in_flight="one", time_limit_s=5)
+    placed = edgedla.place(graphs, target=target, trt="8.5", objective="throughput", in_flight="one", time_limit_s=1)
     prediction = edgedla.predict(graphs, devices=placed, target=target, trt="8.5", precision=placed.precision)
     frames = [s.together.latency_us for s in prediction.streams]
     assert placed.frame_latency_us == pytest.approx(frames, rel=1e-3)

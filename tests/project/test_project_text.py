@@ -87,12 +87,17 @@ def test_the_generated_rules_document_is_fresh() -> None:
 def test_messages_say_is_not_in_place_of_is_no() -> None:
     """`is no placement` reads as a translation; there is no, and no longer, are plain."""
     wrong = re.compile(r"(?<!there )\b(?:is|are|was|were) no (?!longer|more|better|faster|slower|lower|higher)[a-z{]", re.I)
+    # Of a message that stands in several literals, quotes may be between both words. Few files are parsed.
+    maybe = re.compile(r"\b(?:is|are|was|were)\b[\s\"'f]+no\b", re.I)
     found = []
     for path in tracked():
         place = path.relative_to(ROOT).as_posix()
         if not place.startswith("edgedla/") or path.suffix != ".py":
             continue
-        tree = ast.parse(path.read_text(encoding="utf-8"))
+        source = path.read_text(encoding="utf-8")
+        if not maybe.search(source):
+            continue
+        tree = ast.parse(source)
         bodies = [node.body[0] for node in ast.walk(tree) if isinstance(getattr(node, "body", None), list) and node.body]
         told = {id(body.value) for body in bodies if isinstance(body, ast.Expr)}
         for node in ast.walk(tree):
