@@ -1,4 +1,4 @@
-"""Channel planes to interleaved pixels and back, by OpenCV's vectorised code if installed, else by NumPy.
+"""Channel planes to interleaved pixels and back, and rows to longer ones, by OpenCV's vectorised code if installed, else by NumPy.
 
 NumPy copies single elements, which for bytes takes three to nine times as long as a plain copy; OpenCV takes one to two.
 The results are identical. OpenCV is optional here and only imported for large buffers.
@@ -23,37 +23,47 @@ def transpose(source: np.ndarray, target: np.ndarray) -> None:
     if cv2 and source.flags.c_contiguous and target.flags.c_contiguous:
         word = _WORDS[source.dtype.itemsize]
         result = target.view(word)
-        if np.shares_memory(cv2.transpose(source.view(word), result), result):
+        if np.may_share_memory(cv2.transpose(source.view(word), result), result):
             return
     np.copyto(target, source.T)
 
 
+def pad_rows(rows: np.ndarray, target: np.ndarray) -> bool:
+    """Copies rows, the last axis, to the begin of the longer rows of `target`, zero behind; False if too small to be worth it, or
+    impossible. NumPy takes two passes, of which each begins anew in every row."""
+    cv2 = _worth(rows)
+    if not cv2 or not rows.flags.c_contiguous or not target.flags.c_contiguous:
+        return False
+    word, more = _WORDS[rows.dtype.itemsize], target.shape[-1] - rows.shape[-1]
+    result = target.view(word).reshape(-1, target.shape[-1])
+    source = rows.view(word).reshape(-1, rows.shape[-1])
+    return bool(np.may_share_memory(cv2.copyMakeBorder(source, 0, 0, 0, more, cv2.BORDER_CONSTANT, result, 0), result))
+
+
 def merge_four(planes: np.ndarray, pixels: np.ndarray) -> bool:
-    """pixels[y, x, c] = planes[c, y, x], zero for missing channels; False if too small to be worth it, or impossible.
+    """pixels[n, y, x, c] = planes[n, c, y, x], zero for missing channels; False if too small to be worth it, or impossible.
 
     Args:
-        planes: (count, H, W), count at most 4, each plane contiguous. pixels: (H, W, 4) of the same element type.
+        planes: (N, count, H, W), count at most 4, each plane contiguous. pixels: (N, H, W, 4) of the same element type.
     """
-    cv2 = _worth(planes)
-    if not cv2 or not pixels.flags.c_contiguous or not all(p.flags.c_contiguous for p in planes):
+    cv2 = _worth(planes[0])
+    if not cv2 or not pixels[0].flags.c_contiguous or not planes[0, 0].flags.c_contiguous:
         return False
     word = _WORDS[planes.dtype.itemsize]
-    parts = [p.view(word) for p in planes]
-    parts += [np.zeros(planes.shape[1:], word)] * (4 - len(parts))
-    result = pixels.view(word)
-    return bool(np.shares_memory(cv2.merge(parts, result), result))
+    missing = [np.zeros(planes.shape[2:], word)] * (4 - planes.shape[1])
+    pairs = zip(planes.view(word), pixels.view(word))
+    return all(np.may_share_memory(cv2.merge([*parts, *missing], result), result) for parts, result in pairs)
 
 
 def split_four(pixels: np.ndarray, planes: np.ndarray) -> bool:
-    """planes[c, y, x] = pixels[y, x, c] for the channels of `planes`; False if too small to be worth it, or impossible."""
-    cv2 = _worth(pixels)
-    if not cv2 or not pixels.flags.c_contiguous or not all(p.flags.c_contiguous for p in planes):
+    """planes[n, c, y, x] = pixels[n, y, x, c] for the channels of `planes`; False if too small to be worth it, or impossible."""
+    cv2 = _worth(pixels[0])
+    if not cv2 or not pixels[0].flags.c_contiguous or not planes[0, 0].flags.c_contiguous:
         return False
     word = _WORDS[planes.dtype.itemsize]
-    parts = [p.view(word) for p in planes]
-    parts += [np.empty(planes.shape[1:], word) for _ in range(4 - len(parts))]
-    made = cv2.split(pixels.view(word), parts)
-    return all(np.shares_memory(m, p) for m, p in zip(made, parts))
+    others = [np.empty(planes.shape[2:], word) for _ in range(4 - planes.shape[1])]
+    made = [(cv2.split(image, [*parts, *others]), parts) for image, parts in zip(pixels.view(word), planes.view(word))]
+    return all(np.may_share_memory(m, part) for channels, parts in made for m, part in zip(channels, parts))
 
 
 def _worth(array: np.ndarray) -> Any:

@@ -9,7 +9,7 @@ from typing import Callable, Dict, Optional, Tuple, Union
 import numpy as np
 
 from edgedla.errors import UsageError
-from edgedla.formats.interleave import merge_four, split_four, transpose
+from edgedla.formats.interleave import merge_four, pad_rows, split_four, transpose
 from edgedla.formats.layout import Layout
 
 Buffer = Union[bytes, bytearray, memoryview, np.ndarray]
@@ -105,7 +105,10 @@ def pack(
     whole_store = np.empty(layout.storage_shape, dtype) if out is None else _storage(out, layout, writable=True)
     taken = slice(top, None if top is None else top + h)
     store = whole_store[:, :, taken]
-    if layout.row_vectors > w:
+    padded = layout.row_vectors > w
+    if padded and layout.vector == 1 and top is None and pad_rows(values, whole_store[..., 0]):
+        return whole_store
+    if padded:
         store[:, :, :, w:] = 0
     if layout.vector == 1:
         np.copyto(store[:, :, :, :w, 0], values)
@@ -122,7 +125,7 @@ def pack(
         for group in range(layout.groups):
             first = group * layout.vector
             part = values[:, first : min(c, first + layout.vector), begin:end]
-            if four and all(merge_four(part[n], store[n, group, begin:end]) for n in range(layout.nchw[0])):
+            if four and merge_four(part, store[:, group, begin:end]):
                 continue
             if words is not None:
                 _four_bytes(part, words[:, group, begin:end, :w])
@@ -188,7 +191,7 @@ def unpack(buffer: Buffer, layout: Layout, *, scale: Optional[float] = None, thr
         for group in range(layout.groups):
             first = group * layout.vector
             part = values[:, first : min(c, first + layout.vector), begin:end]
-            if four and all(split_four(store[n, group, begin:end], part[n]) for n in range(layout.nchw[0])):
+            if four and split_four(store[:, group, begin:end], part):
                 continue
             if layout.row_vectors == w and end - begin == h and part.shape[1] == layout.vector:
                 for n in range(layout.nchw[0]):

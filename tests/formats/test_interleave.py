@@ -49,6 +49,8 @@ def test_large_matrices_that_are_views_are_transposed_too():
             ("HALF", TensorFormat.CHW16),
             ("INT8", TensorFormat.DLA_HWC4),
             ("HALF", TensorFormat.DLA_HWC4),
+            ("INT8", TensorFormat.DLA_LINEAR),
+            ("FLOAT", TensorFormat.DLA_LINEAR),
         ]
     ),
     st.integers(1, 2),
