@@ -8,7 +8,7 @@ from typing import Callable, Dict, Iterator, List, Mapping, Optional, Sequence, 
 
 from edgedla.costs.cost import Cost, device_kind
 from edgedla.costs.operators import Operator, operators_of
-from edgedla.costs.work import Work, in_fp32, work_of
+from edgedla.costs.work import Work, in_fp32, works_of
 from edgedla.graph import Layer, LayerGraph
 
 #: (layer, its work, device, whether it is fused into the one before it) -> its cost
@@ -94,23 +94,24 @@ def layer_costs_of(
     columns: Dict[str, List[Cost]] = {d: [nothing] * count for d in sorted(set(same_as.values()))}
     traffic: Dict[str, List[float]] = {kind: [0.0] * count for kind in sorted({device_kind(d) for d in same_as})}
     separations: Dict[Tuple[int, int], Dict[str, Cost]] = {}
+    work, wider_work = works_of(graph, element_bytes), works_of(graph, wider.element_bytes) if wider else ()
     for operator in operators_of(graph):
         link_of = {consumer: (producer, consumer) for producer, consumer in operator.links}
-        works = [(graph.layers[i], work_of(graph.layers[i], graph, element_bytes)) for i in operator.layers]
-        on_gpu = [(layer, in_fp32(work) if in_float(layer) else work) for layer, work in works]
+        works = [(graph.layers[i], work[i]) for i in operator.layers]
+        on_gpu = [(layer, in_fp32(own) if in_float(layer) else own) for layer, own in works]
         for kind, moved in traffic.items():
-            for position, (layer, work) in enumerate(on_gpu if kind == "GPU" else works):
-                moved[layer.index] = work.moved_bytes(kind, position > 0)
+            for position, (layer, own) in enumerate(on_gpu if kind == "GPU" else works):
+                moved[layer.index] = own.moved_bytes(kind, position > 0)
         for device, column in columns.items():
             predicted, alone = _priced(on_gpu if device == "GPU" else works, device, predict)
             if wider is not None and device == wider.device:
-                again = [(layer, work_of(layer, graph, wider.element_bytes)) for layer, _ in works]
+                again = [(layer, wider_work[layer.index]) for layer, _ in works]
                 others, others_alone = _priced(again, device, wider.predict)
                 alone = [min(pair, key=_time_us) for pair in zip(alone, others_alone)]
                 if sum(map(_time_us, others)) < sum(map(_time_us, predicted)):
                     predicted = others
-                    for position, (layer, work) in enumerate(again):
-                        traffic[device_kind(device)][layer.index] = work.moved_bytes(device_kind(device), position > 0)
+                    for position, (layer, own) in enumerate(again):
+                        traffic[device_kind(device)][layer.index] = own.moved_bytes(device_kind(device), position > 0)
             for layer, apart, fused in zip([layer for layer, _ in works[1:]], alone[1:], predicted[1:]):
                 separations.setdefault(link_of[layer.index], {})[device] = _difference(apart, fused)
             time = measured(operator, device)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from types import MappingProxyType
-from typing import Mapping, Optional, Tuple
+from typing import Dict, Mapping, Optional, Tuple
 
 from edgedla.graph import ELEMENT_BYTES, Layer, LayerGraph, Tensor
 from edgedla.graph.kinds import Kind, kind_of
@@ -124,6 +125,14 @@ class Work:
     known: bool = True
     reads_dequantized: bool = False
 
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        # Prices are looked up by the work many times. Numbers alone: they have the same hash in every process.
+        return hash((self.macs, self.out_channels, self.read_bytes, self.operand_bytes, self.write_bytes, self.weight_bytes))
+
     @property
     def traffic_bytes(self) -> float:
         return self.read_bytes + self.operand_bytes + self.write_bytes + self.weight_bytes
@@ -159,6 +168,17 @@ def tensor_bytes(tensor: Tensor, element_bytes: float) -> float:
     """Bytes of a packed tensor on an engine whose elements have `element_bytes`."""
     width = ELEMENT_BYTES[tensor.dtype] if tensor.dtype in _OWN_WIDTH else element_bytes
     return tensor.volume * width
+
+
+def works_of(graph: LayerGraph, element_bytes: float) -> Tuple[Work, ...]:
+    """`work_of` of each layer, which the graph keeps for every precision that asks; equal ones are one object."""
+    return graph.once(f"work of {element_bytes} bytes", partial(_works_of, element_bytes))
+
+
+def _works_of(element_bytes: float, graph: LayerGraph) -> Tuple[Work, ...]:
+    known: Dict[Work, Work] = {}
+    works = (work_of(layer, graph, element_bytes) for layer in graph.layers)
+    return tuple([known.setdefault(work, work) for work in works])
 
 
 def work_of(layer: Layer, graph: LayerGraph, element_bytes: float) -> Work:

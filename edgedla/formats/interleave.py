@@ -13,6 +13,9 @@ import numpy as np
 #: Below this many bytes NumPy is fast enough, and OpenCV is not worth importing.
 WORTH_BYTES = 16 * 1024
 
+#: So much of the zeros and channels lies in a core's cache while it is written out.
+CACHED_BYTES, CACHE_LINE = 256 << 10, 64
+
 _WORDS: Dict[int, Any] = {1: np.uint8, 2: np.uint16, 4: np.int32}
 _cv2: Any = None
 
@@ -26,6 +29,30 @@ def transpose(source: np.ndarray, target: np.ndarray) -> None:
         if np.may_share_memory(cv2.transpose(source.view(word), result), result):
             return
     np.copyto(target, source.T)
+
+
+def spread(planes: np.ndarray, pixels: np.ndarray) -> bool:
+    """pixels[p, c] = planes[c, p], zero for missing channels; False if too small to be worth it, or impossible.
+
+    Some pixels at a time: the zeros of the missing channels, most of what is written, are then read from the cache.
+
+    Args:
+        planes: (count, pixels). pixels: (pixels, channels) of the same element type, contiguous.
+    """
+    cv2 = _worth(planes)
+    if not cv2 or not pixels.flags.c_contiguous:
+        return False
+    word, (count, channels) = _WORDS[planes.dtype.itemsize], (len(planes), pixels.shape[1])
+    step = max(CACHED_BYTES // pixels[:1].nbytes, 1)
+    # Rows a power of two apart would share few lines of the cache.
+    few = np.zeros((channels, step + CACHE_LINE // planes.dtype.itemsize), word)
+    source, target = planes.view(word), pixels.view(word)
+    for first in range(0, len(pixels), step):
+        some, result = source[:, first : first + step], target[first : first + step]
+        few[:count, : some.shape[1]] = some
+        if not np.may_share_memory(cv2.transpose(few[:, : some.shape[1]], result), result):
+            return False
+    return True
 
 
 def pad_rows(rows: np.ndarray, target: np.ndarray) -> bool:

@@ -9,7 +9,7 @@ from typing import Callable, Dict, Optional, Tuple, Union
 import numpy as np
 
 from edgedla.errors import UsageError
-from edgedla.formats.interleave import merge_four, pad_rows, split_four, transpose
+from edgedla.formats.interleave import merge_four, pad_rows, split_four, spread, transpose
 from edgedla.formats.layout import Layout
 
 Buffer = Union[bytes, bytearray, memoryview, np.ndarray]
@@ -117,8 +117,7 @@ def pack(
     words = whole_store.view("<u4")[:, :, taken, :, 0] if layout.vector == 4 and dtype == np.int8 else None
 
     # Groups of many channels are matrices (channels x pixels) to be transposed, if rows have no padding.
-    whole = layout.row_vectors == w and layout.vector >= TRANSPOSE_FROM_CHANNELS and c >= TRANSPOSE_FROM_CHANNELS
-
+    matrices = layout.row_vectors == w and layout.vector >= TRANSPOSE_FROM_CHANNELS
     four = layout.row_vectors == w and layout.vector == 4
 
     def rows(begin: int, end: int) -> None:
@@ -130,9 +129,8 @@ def pack(
             if words is not None:
                 _four_bytes(part, words[:, group, begin:end, :w])
                 continue
-            if whole and end - begin == h:
-                for n in range(layout.nchw[0]):
-                    transpose(_planes(part[n], layout.vector), store[n, group].reshape(h * w, layout.vector))
+            pixels = store[:, group].reshape(n, h * w, layout.vector) if matrices and end - begin == h else None
+            if pixels is not None and _by_matrices(part, pixels, c >= TRANSPOSE_FROM_CHANNELS):
                 continue
             target = store[:, group, begin:end, :w]
             count = part.shape[1]
@@ -219,14 +217,23 @@ def _convert(array: np.ndarray, dtype: np.dtype, scale: Optional[float]) -> np.n
     raise UsageError(f"{array.dtype} values do not fit {dtype}", hint="convert the array first")
 
 
-def _planes(part: np.ndarray, vector: int) -> np.ndarray:
-    """Channel planes (count, H, W) as the matrix (vector, H * W); missing channels are zero."""
-    count = part.shape[0]
-    if count == vector:
-        return part.reshape(vector, -1)
-    planes = np.zeros((vector, part.shape[1] * part.shape[2]), part.dtype)
-    np.copyto(planes[:count].reshape(part.shape), part)
-    return planes
+def _by_matrices(part: np.ndarray, pixels: np.ndarray, many: bool) -> bool:
+    """Channel planes (N, count, H, W) to pixels (N, H * W, channels), missing channels zero; False if single planes are to be copied.
+
+    Args:
+        many: without OpenCV too.
+    """
+    for planes, target in zip(part, pixels):
+        count, channels = len(planes), target.shape[1]
+        if count == channels:
+            transpose(planes.reshape(count, -1), target)
+        elif not (planes.flags.c_contiguous and spread(planes.reshape(count, -1), target)):
+            if not many:
+                return False
+            every = np.zeros((channels, len(target)), part.dtype)
+            np.copyto(every[:count].reshape(planes.shape), planes)
+            transpose(every, target)
+    return True
 
 
 def _storage(buffer: Buffer, layout: Layout, writable: bool) -> np.ndarray:

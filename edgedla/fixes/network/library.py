@@ -12,6 +12,8 @@ from edgedla.fixes.network.lazy_sympy import sympy_on_demand
 #: onnx-ir 1.x has no release for an older Python.
 MINIMUM_PYTHON = (3, 10)
 _SILENT = logging.NullHandler()
+#: The module, once it is imported as wanted: a search asks a thousand times.
+_ready: Any = None
 
 
 def onnx_ir() -> Any:
@@ -20,6 +22,9 @@ def onnx_ir() -> Any:
     Raises:
         EnvironmentMissing: Python is too old for onnx-ir, or onnx-ir is not installed.
     """
+    global _ready
+    if _ready is not None and sys.modules.get("onnx_ir") is _ready:
+        return _ready
     if sys.version_info < MINIMUM_PYTHON:
         raise EnvironmentMissing(
             f"rewriting a model needs Python 3.10 or newer; this is {sys.version_info[0]}.{sys.version_info[1]}",
@@ -35,4 +40,5 @@ def onnx_ir() -> Any:
         raise EnvironmentMissing(
             f"rewriting a model needs onnx-ir, which cannot be imported: {e}", hint="pip install 'edgedla[fix]'"
         ) from e
+    _ready = onnx_ir
     return onnx_ir
