@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from edgedla.costs.engines import Clocks, GpuEngine, dla_engine
 from edgedla.costs.features import dla_features, gpu_features, reload_bytes, rounded_macs, widened_macs
-from edgedla.costs.work import Work, work_of
+from edgedla.costs.work import Work, work_of, works_of
 from edgedla.graph import Layer, LayerGraph, Tensor
 from tests.costs.cost_graphs import Builder
 
@@ -225,3 +225,14 @@ def test_silu_and_hard_swish_after_a_convolution_are_a_separate_gpu_pass_but_rel
     assert passes == [0.0, 0.0, 2.0 * size, 0.0, 0.0]
     assert work_of(graph.layers[2], graph, 2).scaled(4).gpu_pass_bytes == 8.0 * size
     assert [work_of(layer, graph, 1).gpu_pass_bytes for layer in graph.layers] == [p / 2 for p in passes]
+
+
+def test_equal_layers_share_one_work_which_the_graph_keeps() -> None:
+    b = Builder()
+    for _ in range(3):
+        b.conv("in", 64, kernel=3)
+    graph = b.graph()
+    first, second, *_ = works = works_of(graph, 2)
+    assert works == tuple(work_of(layer, graph, 2) for layer in graph.layers)
+    assert works_of(graph, 2) is works and works_of(graph, 1) != works
+    assert first is second and hash(replace(first, macs=1)) != hash(first)
