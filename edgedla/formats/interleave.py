@@ -13,7 +13,7 @@ import numpy as np
 #: Below this many bytes NumPy is fast enough, and OpenCV is not worth importing.
 WORTH_BYTES = 16 * 1024
 
-#: So much of the zeros and channels lies in a core's cache while it is written out.
+#: So much of a tensor stays in a core's cache between two steps.
 CACHED_BYTES, CACHE_LINE = 256 << 10, 64
 
 _WORDS: Dict[int, Any] = {1: np.uint8, 2: np.uint16, 4: np.int32}
@@ -56,8 +56,7 @@ def spread(planes: np.ndarray, pixels: np.ndarray) -> bool:
 
 
 def pad_rows(rows: np.ndarray, target: np.ndarray) -> bool:
-    """Copies rows, the last axis, to the begin of the longer rows of `target`, zero behind; False if too small to be worth it, or
-    impossible. NumPy takes two passes, of which each begins anew in every row."""
+    """Copies rows (the last axis) to longer ones, zero behind; False if too small to be worth it, or impossible."""
     cv2 = _worth(rows)
     if not cv2 or not rows.flags.c_contiguous or not target.flags.c_contiguous:
         return False

@@ -9,7 +9,7 @@ from typing import Callable, Dict, Optional, Tuple, Union
 import numpy as np
 
 from edgedla.errors import UsageError
-from edgedla.formats.interleave import merge_four, pad_rows, split_four, spread, transpose
+from edgedla.formats.interleave import CACHED_BYTES, merge_four, pad_rows, split_four, spread, transpose
 from edgedla.formats.layout import Layout
 
 Buffer = Union[bytes, bytearray, memoryview, np.ndarray]
@@ -32,9 +32,6 @@ PARTS_OF_A_THREAD = 4
 
 #: For groups of fewer channels, one strided copy per channel is faster than one transposed copy of the group.
 TRANSPOSE_FROM_CHANNELS = 8
-
-#: So much of a tensor stays in a core's cache between two steps.
-CACHED_BYTES = 512 << 10
 
 _pool: Tuple[int, Optional[ThreadPoolExecutor]] = (0, None)
 
