@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, List, Mapping, Optional, Sequence, Tuple
 
 from edgedla.arguments import typed
@@ -14,6 +15,7 @@ from edgedla.placement.problem.problem import Limits
 from edgedla.placement.problem.validate import Violation, validate
 from edgedla.placement.result.document import check_input_sizes
 from edgedla.placement.result.placement import Placement
+from edgedla.regions.cap import subgraphs_per_core
 from edgedla.targets import platform_for
 
 
@@ -56,6 +58,8 @@ def verify(
         limits = Limits(**placement.limits)  # type: ignore[arg-type]
     except (TypeError, UsageError) as e:
         raise DocumentError(f"the limits are wrong: {e}") from e
+    per_core = min(limits.loadables_per_core, subgraphs_per_core(platform, len(inputs)))
+    limits = replace(limits, loadables_per_core=per_core)
     problem = problem_of(inputs, costs, placement.devices, limits, placement.use_unknown)
     assignment: List[str] = []
     regions: List[Region] = []

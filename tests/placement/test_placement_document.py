@@ -127,6 +127,17 @@ def test_verify_accepts_a_placement_and_names_tampered_fields(model: bytes, plac
     assert "regroup" in [v.rule for v in verify(read_placement(split), [model])]
 
 
+def test_verify_knows_how_many_loadables_of_all_models_a_core_holds(model: bytes) -> None:
+    """A document written before LOAD004 was a rule has the cap of one engine."""
+    xavier = {"target": "agx-xavier", "precision": "int8"}
+    three = place([model] * 3, trt="8.5", devices=["DLA0", "GPU"], pins=["mean:GPU,*:DLA0"] * 3, **xavier)
+    document = three.to_dict()
+    assert verify(three, [model] * 3) == ()
+    document["platform"]["trt"] = "8.4"
+    (violation,) = verify(read_placement(document), [model] * 3)
+    assert (violation.rule, violation.message) == ("loadable-cap", "DLA0 would hold 6 loadables, limit 4")
+
+
 def test_a_placement_of_another_model_is_refused(placement: Placement) -> None:
     other = small_model((64, 64)).SerializeToString()
     with pytest.raises(DocumentError, match="another model"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import Dict, Tuple
+from typing import Dict, List, Tuple
 
 import numpy as np
 import onnx
@@ -46,6 +46,24 @@ def test_predict_accepts_a_placement_file(tmp_path) -> None:
     path = tmp_path / "placement.json"
     path.write_text(placement.to_json(), encoding="utf-8")
     assert edgedla.predict(small_model(), devices=str(path), **ORIN).latency == placement.figures.latency
+
+
+@pytest.mark.parametrize(
+    ("trt", "devices", "broken"),
+    [
+        ("8.4", ["DLA0"], 0),
+        ("8.4", ["DLA0", "DLA0"], 0),
+        ("8.4", ["DLA0", "DLA0", "DLA0"], 3),
+        ("8.4", ["DLA0", "DLA0", "DLA1"], 0),
+        ("8.4", ["DLA0", "DLA0", "DLA0", "DLA1"], 3),
+        ("8.5", ["DLA0", "DLA0", "DLA0"], 0),
+    ],
+)
+def test_the_models_together_keep_to_the_loadables_in_use(trt: str, devices: List[str], broken: int) -> None:
+    """Two loadables each; LOAD004: with 8.0 to 8.4 a core holds four at once."""
+    p = edgedla.predict([small_model()] * len(devices), target="agx-xavier", trt=trt, precision="int8", devices=devices)
+    says = [s.broken for s in p.streams if s.broken]
+    assert says == [("DLA0 would hold 6 loadables, limit 4",)] * broken
 
 
 @pytest.mark.parametrize(

@@ -200,7 +200,10 @@ class Predictor:
             weight_bytes=weight_bytes(graph, everything, precision),
             activation_bytes=alive + io,
             parts=breakdown(problem, evaluation, m),
-            broken=tuple(v.message for v in limits_broken(problem, regions)),
+            # A core holds the loadables of all streams together.
+            broken=tuple(
+                v.message for v in limits_broken(problem, evaluation.regions) if any(problem.items[i].model == m for i in v.items)
+            ),
             against_gpu=against_gpu(self.models, problem, evaluation, self.platform, self.costs),
         )
 

@@ -39,7 +39,7 @@ def problem_on(
 ) -> Problem:
     """`problem_of` on the GPU and the platform's DLA cores, by default with the release's limit of loadables per core."""
     cores = min(platform.module.dla_cores, most_cores) if platform.has_dla else 0
-    return problem_of(models, costs, DEVICES[: 1 + cores], limits_on(platform, limits), use_unknown, borders)
+    return problem_of(models, costs, DEVICES[: 1 + cores], limits_on(platform, limits, len(models)), use_unknown, borders)
 
 
 def limits_on(platform: Platform, limits: Optional[Limits] = None, models: int = 1) -> Limits:

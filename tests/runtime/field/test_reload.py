@@ -92,6 +92,20 @@ def test_reload_replaces_a_model_and_keeps_the_old_one_on_errors(artifact, tmp_p
         old.pool.submit({})
 
 
+def test_a_reload_warns_of_more_loadables_in_use_than_the_release_takes(artifact, tmp_path, caplog, monkeypatch):
+    file = tmp_path / "p.yaml"
+    second = "  others: {artifact: %s, decode: {kind: yolov8, reg_max: 8, labels: [a,b,c], score: 0.01}}\noutputs"
+    text = (FILE % (artifact, OLD)).replace("outputs", second % artifact)
+    file.write_text(text)
+    with running(file) as (_, reloader, _seen):
+        assert "loadables in use" not in caplog.text
+        monkeypatch.setattr("edgedla.runtime.loadables_in_use.subgraphs_per_core", lambda platform, engines: 1)
+        file.write_text(text.replace(OLD, NEW, 1))
+        reloader.reload()
+        assert reloader.replaced == ["objects"]
+        assert "2 loadables in use on DLA0" in caplog.text
+
+
 def test_reload_of_a_single_unnamed_model_works(artifact, tmp_path, caplog):
     one = "version: 1\nartifact: %s\nsource: 'synthetic://?width=64&height=64'\ndecode: {kind: none}\npreprocess: {pad: %d}\n"
     file = tmp_path / "p.yaml"
