@@ -36,8 +36,9 @@ verbs: hub fix
 
 # Recipes for published networks
 
-`edgedla hub get NAME` prints the commands of a recipe. There are no weights in them: give your own module or ONNX file in place of the
-library's. Times are predicted, per frame; no board has measured them. `GPU alone` is the same network without a DLA.
+`edgedla hub get NAME` prints the commands of a recipe. They need PyTorch and torchvision: `pip install 'edgedla[torch]' torchvision`. There
+are no weights in them: give your own module or ONNX file in place of the library's; an ONNX file needs neither of the two. Times are
+predicted, per frame; no board has measured them. `GPU alone` is the same network without a DLA.
 
 | recipe | task | input | module | loadables | layers on the GPU | ms | GPU alone, ms | INT8 loses |
 |---|---|---|---|---|---|---|---|---|

@@ -33,6 +33,8 @@ def test_a_recipe_is_whole(name: str) -> None:
         assert [words[words.index(f"--{key}") + 1] for key in ("target", "precision")] == [r["target"], r["precision"]]
     assert r["source"] in r["commands"][0]
     assert r["result"] in r["commands"][-1]
+    # Not the name of the file that a user gives in place of the source.
+    assert r["result"] == f"{name}-dla.onnx"
 
 
 def test_the_list_has_every_recipe_with_its_figures(capsys: pytest.CaptureFixture[str]) -> None:
@@ -47,6 +49,7 @@ def test_the_list_has_every_recipe_with_its_figures(capsys: pytest.CaptureFixtur
 def test_a_recipe_can_be_pasted(capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_code_of(["hub", "get", "mobilenet_v3_small"]) == 0
     lines = capsys.readouterr().out.splitlines()
+    assert any("pip install 'edgedla[torch]' torchvision" in line for line in lines)
     assert [line for line in lines if not line.startswith("#")] == recipes()["mobilenet_v3_small"]["commands"]
 
 

@@ -56,6 +56,7 @@ def get_recipe(name: str, output_format: Optional[str], output: Tuple[str, ...])
     f, source = r["figures"], r["source"]
     lines = (
         f"# {source}: {r['task']}, {r['input']}, on {r['target']}, {r['precision']}",
+        "# Needs PyTorch and torchvision: pip install 'edgedla[torch]' torchvision",
         f"# {f['loadables_before']} to {f['loadables']} loadables; layers on the GPU: {f['layers_gpu']}",
         f"# Predicted: {f['ms']:g} ms per frame, the GPU alone {f['gpu_ms']:g} ms. INT8 loses: {r['int8_loss']}",
         *r["commands"],
