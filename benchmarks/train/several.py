@@ -1,9 +1,10 @@
 """FP32 and QAT steps of ResNet-50 on several GPUs: pictures per second by DDP's compression, accumulation and bucket size.
 
     torchrun --nproc-per-node 2 benchmarks/train/several.py --out several_2.json       and with 1
+    torchrun --nproc-per-node 1 benchmarks/train/several.py --count --batch 2 --side 32 --out several_count.json
 
 Efficiency is the pictures per second per process over those of one process (`--one`, its file). Without a GPU the processes talk by
-gloo.
+gloo. `--count` counts what a process hands to its all-reduces instead: it depends on no machine, and not on how many processes there are.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any, Dict, Iterator, List
 
 import torch
 import torch.distributed as dist
@@ -53,9 +54,28 @@ ROWS = [
 _PREPARED: Dict[str, Any] = {}
 
 
-def hooked(module: Any, compress: str) -> None:
+@contextlib.contextmanager
+def noted() -> Iterator[List[int]]:
+    """Bytes of each all-reduce of Python, which DDP's hooks and averagers of weights start, within the `with` block."""
+    real, sent = dist.all_reduce, []
+
+    def noting(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        sent.append(tensor.numel() * tensor.element_size())
+        return real(tensor, *args, **kwargs)
+
+    dist.all_reduce = noting
+    try:
+        yield sent
+    finally:
+        dist.all_reduce = real
+
+
+def hooked(module: Any, compress: str, noting: bool) -> None:
     from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
 
+    if compress == "no" and noting:
+        # The same sums as DDP's own, which are not seen from Python.
+        module.register_comm_hook(None, default_hooks.allreduce_hook)
     if compress == "power_sgd":
         module.register_comm_hook(powerSGD_hook.PowerSGDState(None, start_powerSGD_iter=2), powerSGD_hook.powerSGD_hook)
     elif compress != "no":
@@ -81,7 +101,7 @@ def measured(row: Any, given: Any, device: torch.device) -> Dict[str, Any]:
     module = module.to(device).train()
     ids = [device.index] if device.type == "cuda" else None
     whole = DistributedDataParallel(module, device_ids=ids, bucket_cap_mb=bucket)
-    hooked(whole, compress)
+    hooked(whole, compress, given.count)
     optimizer = torch.optim.SGD(whole.parameters(), 0.01)
     x = torch.rand(given.batch, 3, given.side, given.side, device=device)
     y = torch.randint(0, 10, (given.batch,), device=device)
@@ -100,6 +120,12 @@ def measured(row: Any, given: Any, device: torch.device) -> Dict[str, Any]:
 
     for _ in range(4):
         step()
+    if given.count:
+        with noted() as sent:
+            for _ in range(alone):
+                step()
+        batches = alone * accumulate
+        return {"row": name, "mb_per_batch": sum(sent) / batches / 1e6, "all_reduces_per_batch": len(sent) / batches}
     wait = torch.cuda.synchronize if device.type == "cuda" else (lambda: None)
     wait()
     dist.barrier()
@@ -118,6 +144,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=64, help="per process and step")
     parser.add_argument("--side", type=int, default=224)
     parser.add_argument("--steps", type=int, default=16)
+    parser.add_argument("--count", action="store_true", help="bytes and all-reduces in place of times")
     parser.add_argument("--rows", default="", help="only rows whose name begins so")
     parser.add_argument("--limit", type=float, default=200, help="begin no row after so many seconds")
     parser.add_argument("--one", type=Path, help="the file of one process, for the efficiency")
@@ -136,7 +163,7 @@ def main() -> None:
         late = torch.tensor(time.perf_counter() - began, device=device)
         dist.broadcast(late, 0)
         # Over gloo PowerSGD's sums meet in the wrong order and end the processes.
-        on_gpus = row[5] or row[2] == "power_sgd"
+        on_gpus = row[5] or (row[2] == "power_sgd" and dist.get_world_size() > 1)
         if not row[0].startswith(given.rows) or (on_gpus and not cuda) or float(late) > given.limit:
             continue
         rows.append(measured(row, given, device))
