@@ -1,5 +1,7 @@
 """torchvision's detectors before training: what a DLA runs of them, whole and without their decoding, and what adapt gains.
 
+Without decoding, `qat` is one step of INT8 training, and then evaluation beside the artifact.
+
 python benchmarks/train/detectors.py --out detectors.json     some 3 CPU minutes; weights are random and do not matter
 """
 
@@ -21,7 +23,7 @@ from provenance import provenance, write_lines  # noqa: E402
 
 from edgedla.errors import EdgedlaError  # noqa: E402
 from edgedla.regions import CheckReport  # noqa: E402
-from edgedla.torch import adapt, check  # noqa: E402
+from edgedla.torch import AsBuilt, adapt, check, prepare_qat  # noqa: E402
 
 TARGET, SIDE = "orin-nx-16gb", 320
 NETWORKS = (
@@ -63,12 +65,34 @@ def counts(report: CheckReport) -> Dict[str, int]:
     return {"dla": report.totals.layers_dla, "gpu": report.totals.layers_gpu, "loadables": report.totals.regions}
 
 
-def told(module: nn.Module, ask: Callable[[nn.Module], CheckReport]) -> Any:
-    """The counts, or why there is no answer."""
+def told(module: nn.Module, ask: Callable[[nn.Module], Dict[str, Any]]) -> Any:
+    """The figures, or why there is no answer."""
     try:
-        return counts(ask(module))
+        return ask(module)
     except EdgedlaError as e:
         return f"{e}"
+
+
+def trained(module: nn.Module, x: torch.Tensor) -> Dict[str, Any]:
+    """One step of INT8 training on squares of all results. Then, of evaluation and artifact: how many values differ, and by how
+    much at most, as a share of the largest value."""
+    prepared = prepare_qat(module, x, TARGET, integer_sums=True).train()
+    loss = torch.stack([part.square().mean() for part in prepared(x)]).sum()
+    loss.backward()
+    assert prepared.shift is not None
+    moved = int((prepared.shift.grad != 0).sum())
+    torch.optim.SGD(prepared.parameters(), 1e-3).step()
+    prepared.eval()
+    with torch.no_grad():
+        pairs = list(zip(prepared(x), AsBuilt(prepared)(x)))
+    largest = max(float((a - b).abs().max()) / float(a.abs().max()) for a, b in pairs)
+    return {
+        "loss": float(loss),
+        "ranges_that_learn": moved,
+        "values": sum(a.numel() for a, _ in pairs),
+        "values_that_differ": sum(int((a != b).sum()) for a, b in pairs),
+        "largest_difference": largest,
+    }
 
 
 def main() -> None:
@@ -77,15 +101,18 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
     x, rows = torch.rand(1, 3, SIDE, SIDE), []
-    asks: Dict[str, Callable[[nn.Module], CheckReport]] = {
-        "torchscript": lambda m: check(m, x, target=TARGET, precision="int8"),
-        "dynamo": lambda m: check(m, x, target=TARGET, precision="int8", exporter="dynamo"),
-        "adapted": lambda m: adapt(m, x, target=TARGET).after,
+    asks: Dict[str, Callable[[nn.Module], Dict[str, Any]]] = {
+        "torchscript": lambda m: counts(check(m, x, target=TARGET, precision="int8")),
+        "dynamo": lambda m: counts(check(m, x, target=TARGET, precision="int8", exporter="dynamo")),
+        "adapted": lambda m: counts(adapt(m, x, target=TARGET).after),
     }
     for name in given.only or NETWORKS:
         detector = made(name)
         for what, module in (("whole", detector), ("without decoding", Heads(detector).eval())):
             row = {"network": name, "module": what, **{how: told(module, ask) for how, ask in asks.items()}}
+            if module is not detector:
+                row["qat"] = told(module, lambda m: trained(m, x))
+                row["qat_adapted"] = told(module, lambda m: trained(adapt(m, x, target=TARGET).module, x))
             rows.append(row)
             print(json.dumps(row), flush=True)
     if given.out is not None:

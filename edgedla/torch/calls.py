@@ -138,8 +138,37 @@ def _gelu(input: Any, approximate: str = "none") -> Any:
 
 
 _GELU_SCALE = math.sqrt(2 / math.pi)
+
+
+def _glu(input: Any, dim: int = -1) -> Any:
+    first, second = torch.split(input, int(input.shape[dim]) // 2, dim)
+    return first * torch.sigmoid(second)
+
+
+def _normalize(input: Any, p: float = 2.0, dim: int = 1, eps: float = 1e-12, out: Any = None) -> Any:
+    return input / input.norm(p, dim, keepdim=True).clamp_min(eps).expand_as(input)
+
+
+def _group_norm(input: Any, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5, *_: Any) -> Any:
+    shape = [int(n) for n in input.shape]
+    groups = input.reshape(shape[0], num_groups, math.prod(shape[1:]) // num_groups)
+    result = nn.functional.instance_norm(groups, eps=eps).reshape(shape)
+    per_channel = [-1, *[1] * (len(shape) - 2)]
+    result = result if weight is None else result * weight.reshape(per_channel)
+    return result if bias is None else result + bias.reshape(per_channel)
+
+
 #: Functions without a single DLA layer -> what they are computed from.
-PARTS: Dict[str, Callable[..., Any]] = {"silu": _silu, "silu_": _silu, "mish": _mish, "mish_": _mish, "gelu": _gelu}
+PARTS: Dict[str, Callable[..., Any]] = {
+    "silu": _silu,
+    "silu_": _silu,
+    "mish": _mish,
+    "mish_": _mish,
+    "gelu": _gelu,
+    "glu": _glu,
+    "normalize": _normalize,
+    "group_norm": _group_norm,
+}
 
 
 def tensors_in(values: Any) -> Iterator[Any]:

@@ -149,9 +149,9 @@ def _quiet() -> Iterator[None]:
     logger = logging.getLogger("torch.onnx")
     level = logger.level
     logger.setLevel(logging.ERROR)
-    # On failure TorchScript's exporter prints the whole graph.
-    printing = torch._C._jit_is_onnx_log_enabled()
-    torch._C._jit_set_onnx_log_enabled(False)
+    # On failure TorchScript's exporter prints the whole graph to standard output, whatever its own switch says (PyTorch 2.14).
+    log = torch._C._jit_onnx_log
+    torch._C._jit_onnx_log = lambda *_: None
     try:
         # So does dynamo's, to standard error.
         sink = io.StringIO()
@@ -160,7 +160,7 @@ def _quiet() -> Iterator[None]:
             yield
     finally:
         logger.setLevel(level)
-        torch._C._jit_set_onnx_log_enabled(printing)
+        torch._C._jit_onnx_log = log
 
 
 def _torchscript(

@@ -69,9 +69,7 @@ class Fp16Ranges:
         Zero, without a gradient, if no call exceeds the limit.
         """
         device = next((p.device for p in self.module.parameters()), torch.device("cpu"))
-        total = torch.zeros((), device=device)
-        for excess in self._excess:
-            total = total + excess
+        total = sum(self._excess, torch.zeros((), device=device))
         self._excess = []
         return total
 

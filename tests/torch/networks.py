@@ -89,6 +89,22 @@ class Branches(nn.Module):
         return self.head(torch.cat([torch.tanh(first), second], 1))
 
 
+class Normalized(nn.Module):
+    """Functions of several layers, as in SSD300 (normalize) and FCOS (GroupNorm), and a GLU: 3 x 16 x 16 in, 4 x 8 x 8 out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Sequential(nn.Conv2d(3, 8, 3, stride=2, padding=1, bias=False), nn.BatchNorm2d(8))
+        self.weight = nn.Parameter(torch.full((8,), 20.0))
+        self.group = nn.Sequential(nn.Conv2d(8, 8, 3, padding=1), nn.GroupNorm(4, 8), nn.ReLU())
+        self.plain = nn.GroupNorm(2, 8, affine=False)
+        self.head = nn.Conv2d(8, 8, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = F.normalize(self.stem(x)) * self.weight.view(1, -1, 1, 1)
+        return F.glu(self.head(self.plain(self.group(x))), 1)
+
+
 def settled(module: nn.Module, seed: int = 0) -> nn.Module:
     """The module with random weights and statistics, as after some training."""
     torch.manual_seed(seed)

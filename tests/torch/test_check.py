@@ -112,6 +112,16 @@ def test_to_onnx_names_inputs_and_outputs_in_order() -> None:
         to_onnx(Two(), [1, 2])
 
 
+def test_an_operator_that_pytorch_cannot_export_leaves_standard_output_alone(capfd: pytest.CaptureFixture[str]) -> None:
+    class Shuffled(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return torch.nn.functional.threshold(x, 0.1, 0.2)
+
+    with pytest.raises(ModelError, match="cannot export the module: .*threshold"):
+        to_onnx(Shuffled(), X)
+    assert capfd.readouterr().out == ""
+
+
 def test_a_failed_export_names_the_line_of_the_last_call() -> None:
     class Broken(torch.nn.Module):
         def forward(self, x: Any) -> Any:

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 import pytest
 
@@ -136,6 +137,11 @@ def test_every_verb_takes_a_factory_as_check_does(user_package: Path, capsys: py
     assert exit_code_of(["quantize", "user_nets:small", *ORIN, "--shapes", "1x3x16x16", "-o", "int8"]) == 2
     assert "--data" in capsys.readouterr().err
     assert (user_package / "small.onnx").exists()
+    samples = np.random.default_rng(0).random((8, 3, 16, 16), np.float32)
+    np.savez("samples.npz", x=samples)
+    assert exit_code_of(["quantize", name, *ORIN, "--data", "samples.npz", "-o", "int8"]) == 0
+    assert exit_code_of(["deploy", name, *ORIN, "--data", "samples.npz", "--backend", "host", "-o", "deployed"]) == 0
+    assert (user_package / "deployed" / "artifact" / "manifest.json").exists()
 
 
 def test_the_next_command_of_a_factory_names_files_that_can_exist(user_package: Path, capsys: pytest.CaptureFixture) -> None:

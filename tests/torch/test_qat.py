@@ -44,7 +44,12 @@ def trained(prepared: QatModule, steps: int = 4) -> QatModule:
     return prepared.eval()
 
 
-NETWORKS = {"plain": networks.Small, "gate": lambda: networks.Small(gate=True), "branches": networks.Branches}
+NETWORKS = {
+    "plain": networks.Small,
+    "gate": lambda: networks.Small(gate=True),
+    "branches": networks.Branches,
+    "normalized": networks.Normalized,
+}
 
 
 @pytest.mark.parametrize("ranges", ["learned", "observed"])

@@ -13,7 +13,7 @@ from edgedla.errors import ModelError, UsageError
 from edgedla.graph import LayerGraph
 from edgedla.importers import load_onnx
 from edgedla.importers.model_file.tensor_types import float_activations
-from edgedla.regions import CheckReport, check_graph
+from edgedla.regions import check_graph
 from edgedla.targets import Platform, platform_for
 from edgedla.torch.calls import Call, Key
 from edgedla.torch.exporting import Exported
@@ -55,15 +55,12 @@ class Places:
     tensors: Tuple[str, ...]
     groups: Tuple[int, ...]
     model: Any
-    graph: LayerGraph
-    report: CheckReport
     platform: Platform
-    precision: str
     fp16_layers: Tuple[str, ...] = ()
     calls: Mapping[Key, Call] = field(default_factory=dict)
 
 
-def places_of(exported: Exported, platform: Union[str, Platform], precision: str = "int8", fp16: Sequence[str] = ()) -> Places:
+def places_of(exported: Exported, platform: Union[str, Platform], fp16: Sequence[str] = ()) -> Places:
     """How the host backend treats an exported module if every tensor has a scale.
 
     Args:
@@ -78,7 +75,7 @@ def places_of(exported: Exported, platform: Union[str, Platform], precision: str
     if not made.has_dla:
         raise UsageError(f"no DLA: {made.no_dla}", where=made.module.id)
     graph = load_onnx(exported.model.SerializeToString(), trt=made.release.trt)
-    report = check_graph(graph, made, precision, "fallback")
+    report = check_graph(graph, made, "int8", "fallback")
     tensors = tuple(float_activations(exported.model))
     # Each tensor gets a distinct range, so that tensors that end up with equal ranges form a group.
     absmax = {name: float(i + 1) for i, name in enumerate(tensors)}
@@ -98,10 +95,7 @@ def places_of(exported: Exported, platform: Union[str, Platform], precision: str
         tensors=tensors,
         groups=tuple(numbers[value] for value in ends),
         model=exported.model,
-        graph=graph,
-        report=report,
         platform=made,
-        precision=precision,
         fp16_layers=layers,
         calls={call.key: call for call in exported.calls},
     )

@@ -62,7 +62,7 @@ def prepare_qat(
     if ranges not in RANGES:
         raise UsageError(f"unknown ranges {ranges!r}", allowed=", ".join(RANGES))
     exported = export(module, example_inputs, opset=opset)
-    places = places_of(exported, platform, "int8", fp16)
+    places = places_of(exported, platform, fp16)
     _refuse_unmergeable(module, places)
     prepared = QatModule(module, places, ranges == "learned", freeze_statistics, integer_sums)
     prepared.train(module.training)
