@@ -140,7 +140,8 @@ def test_every_verb_takes_a_factory_as_check_does(user_package: Path, capsys: py
     samples = np.random.default_rng(0).random((8, 3, 16, 16), np.float32)
     np.savez("samples.npz", x=samples)
     assert exit_code_of(["quantize", name, *ORIN, "--data", "samples.npz", "-o", "int8"]) == 0
-    assert exit_code_of(["deploy", name, *ORIN, "--data", "samples.npz", "--backend", "host", "-o", "deployed"]) == 0
+    # Built; eight samples are too few to show a gain.
+    assert exit_code_of(["deploy", name, *ORIN, "--data", "samples.npz", "--backend", "host", "-o", "deployed"]) == 7
     assert (user_package / "deployed" / "artifact" / "manifest.json").exists()
 
 
