@@ -32,26 +32,23 @@ def transpose(source: np.ndarray, target: np.ndarray) -> None:
 
 
 def spread(planes: np.ndarray, pixels: np.ndarray) -> bool:
-    """pixels[p, c] = planes[c, p], zero for missing channels; False if too small to be worth it, or impossible.
+    """As `merge_four` for more channels, each image and pixels (N, H * W, channels) contiguous.
 
     Some pixels at a time: the zeros of the missing channels, most of what is written, are then read from the cache.
-
-    Args:
-        planes: (count, pixels). pixels: (pixels, channels) of the same element type, contiguous.
     """
-    cv2 = _worth(planes)
-    if not cv2 or not pixels.flags.c_contiguous:
+    cv2 = _worth(planes[0])
+    if not cv2 or not pixels[0].flags.c_contiguous or not planes[0].flags.c_contiguous:
         return False
-    word, (count, channels) = _WORDS[planes.dtype.itemsize], (len(planes), pixels.shape[1])
-    step = max(CACHED_BYTES // pixels[:1].nbytes, 1)
+    word, count, (_, size, channels) = _WORDS[planes.dtype.itemsize], planes.shape[1], pixels.shape
+    step = CACHED_BYTES // pixels[0, :1].nbytes
     # Rows a power of two apart would share few lines of the cache.
     few = np.zeros((channels, step + CACHE_LINE // planes.dtype.itemsize), word)
-    source, target = planes.view(word), pixels.view(word)
-    for first in range(0, len(pixels), step):
-        some, result = source[:, first : first + step], target[first : first + step]
-        few[:count, : some.shape[1]] = some
-        if not np.may_share_memory(cv2.transpose(few[:, : some.shape[1]], result), result):
-            return False
+    for source, target in zip(planes.view(word), pixels.view(word)):
+        for first in range(0, size, step):
+            some, result = source.reshape(count, size)[:, first : first + step], target[first : first + step]
+            few[:count, : some.shape[1]] = some
+            if not np.may_share_memory(cv2.transpose(few[:, : some.shape[1]], result), result):
+                return False
     return True
 
 

@@ -220,16 +220,17 @@ def _by_matrices(part: np.ndarray, pixels: np.ndarray, many: bool) -> bool:
     Args:
         many: without OpenCV too.
     """
+    count, channels = part.shape[1], pixels.shape[2]
+    if count < channels and spread(part, pixels):
+        return True
+    if count < channels and not many:
+        return False
     for planes, target in zip(part, pixels):
-        count, channels = len(planes), target.shape[1]
-        if count == channels:
-            transpose(planes.reshape(count, -1), target)
-        elif not (planes.flags.c_contiguous and spread(planes.reshape(count, -1), target)):
-            if not many:
-                return False
+        every = planes.reshape(count, -1)
+        if count < channels:
             every = np.zeros((channels, len(target)), part.dtype)
-            np.copyto(every[:count].reshape(planes.shape), planes)
-            transpose(every, target)
+            every[:count] = planes.reshape(count, -1)
+        transpose(every, target)
     return True
 
 
