@@ -50,6 +50,10 @@ def root_of(place: str) -> Tuple[str, bytes, Dict[str, Any]]:
         verify(manifest, read)
         if archive is None:
             return place, text, manifest
+        if "--verify" in sys.argv:
+            # What was unpacked earlier says nothing of the archive.
+            for name in manifest["data"]:
+                member(archive, name)
         folder = unpacked(archive, manifest, text)
         mend(archive, folder, manifest, text)
         return folder, text, manifest

@@ -182,6 +182,19 @@ def test_a_damaged_or_truncated_archive_is_refused(pipeline: Path, tmp_path: Pat
     assert "Traceback" not in done.stderr
 
 
+def test_an_archive_that_was_damaged_after_a_start_is_not_verified(pipeline: Path, tmp_path: Path) -> None:
+    """The start has unpacked it, whole; verify is asked about the archive."""
+    place = bundle(None, tmp_path / "out.pyz", pipeline=pipeline).path
+    assert start(place, "--verify", cwd=tmp_path).returncode == 0
+    data = bytearray(place.read_bytes())
+    with zipfile.ZipFile(place) as archive:
+        victim = archive.getinfo("artifacts/0/manifest.json")
+    data[victim.header_offset + 30 + len(victim.filename) + victim.compress_size // 2] ^= 1
+    place.write_bytes(data)
+    done = start(place, "--verify", cwd=tmp_path)
+    assert (done.returncode, "artifacts/0/manifest.json" in done.stderr) == (3, True), done.stderr
+
+
 @pytest.mark.parametrize("file", ["__main__.py", "edgedla/bundles/start.py", "bundle.json"])
 def test_a_truncated_start_file_never_exits_with_0(pipeline: Path, tmp_path: Path, file: str) -> None:
     """The beginning of a Python file may be a program that does nothing: a copy that was cut must not look as if it had run."""
