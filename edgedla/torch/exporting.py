@@ -101,11 +101,15 @@ def forward_inputs(module: nn.Module, example_inputs: Inputs) -> Tuple[Tuple[Any
     """(arguments in order, their names) for the module's forward.
 
     Raises:
-        UsageError: not a module, not a tensor, a name that forward does not have, or too many inputs.
+        UsageError: not a module, not a tensor, a name that forward does not have, or too many inputs. ModelError: forward is
+            no function whose arguments can be read.
     """
     if not isinstance(module, nn.Module):
         raise UsageError(f"it is a {type(module).__name__}", allowed="an nn.Module")
-    parameters = inspect.signature(module.forward).parameters
+    try:
+        parameters = inspect.signature(module.forward).parameters
+    except (TypeError, ValueError) as e:
+        raise ModelError(f"the arguments of forward cannot be read: {e}", where=type(module).__name__) from e
     positional = [n for n, p in parameters.items() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     many = any(p.kind is p.VAR_POSITIONAL for p in parameters.values())
     if isinstance(example_inputs, Mapping):

@@ -8,7 +8,7 @@ import inspect
 import os
 import re
 import sys
-from typing import Any, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from edgedla.errors import RAISED_BY_OWN_CODE, EnvironmentMissing, ModelError, UsageError
 from edgedla.text.printable import Printed
@@ -56,7 +56,7 @@ def onnx_of_factory(text: str, shapes: Optional[Mapping[str, Sequence[int]]] = N
     library = _LIBRARY.match(text)
     # What the user's code prints is no part of our answer.
     own: Any = Printed(sys.stderr)
-    with contextlib.redirect_stdout(own), contextlib.redirect_stderr(own):
+    with contextlib.redirect_stdout(own), contextlib.redirect_stderr(own), _no_lower_recursion_limit():
         made = _of_library(text, library, torch) if library else _made(text, torch)
     module, inputs = made if isinstance(made, tuple) and len(made) == 2 else (made, None)
     if not isinstance(module, torch.nn.Module):
@@ -76,6 +76,16 @@ def onnx_of_factory(text: str, shapes: Optional[Mapping[str, Sequence[int]]] = N
     if library:
         model.graph.name = library[2]
     return bytes(model.SerializeToString())
+
+
+@contextlib.contextmanager
+def _no_lower_recursion_limit() -> Iterator[None]:
+    """What edgedla calls after the user's code needs the limit that stood before; a higher one is meant."""
+    before = sys.getrecursionlimit()
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(max(before, sys.getrecursionlimit()))
 
 
 def _of_library(text: str, match: Any, torch: Any) -> Any:

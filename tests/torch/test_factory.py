@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +95,8 @@ ORIN = ["--target", "agx-orin-64gb"]
         ("pass", "pass", "sys.exit('all done')", "make() fails: SystemExit: all done"),
         ("pass", "pass", "raise GeneratorExit", "make() fails: GeneratorExit: "),
         ("pass", "pass", "Net.eval = None", "eval() of the module fails: TypeError"),
+        ("pass", "pass", "Net.forward = None", "the arguments of forward cannot be read"),
+        ("pass", "pass", "Net.forward = 3", "the arguments of forward cannot be read"),
         ("pass", "raise SystemExit(0)", "pass", "PyTorch cannot export the module: 0"),
         ("pass", "raise SystemExit", "pass", "PyTorch cannot export the module: SystemExit"),
     ],
@@ -116,6 +119,25 @@ def test_code_that_ends_the_process_ends_no_command_with_success(
     (user_package / f"{name}.py").write_text("\n".join(lines))
     assert exit_code_of(["check", f"{name}:make", *ORIN]) == 3
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("limit", "kept"), [("len(inspect.stack()) + 40", 0), ("sys.getrecursionlimit() + 7", 7)])
+def test_a_lower_recursion_limit_of_users_code_ends_with_it(
+    user_package: Path, limit: str, kept: int, capsys: pytest.CaptureFixture
+) -> None:
+    lines = (
+        "import inspect, sys, torch",
+        f"sys.setrecursionlimit({limit})",
+        "def make():",
+        "    return torch.nn.ReLU(), torch.zeros(1, 3, 4, 4)",
+    )
+    (user_package / f"deep_{kept}.py").write_text("\n".join(lines))
+    before = sys.getrecursionlimit()
+    try:
+        assert exit_code_of(["check", f"deep_{kept}:make", "--fail-on", "never", *ORIN]) == 0, capsys.readouterr().err
+        assert sys.getrecursionlimit() == before + kept
+    finally:
+        sys.setrecursionlimit(before)
 
 
 def test_what_users_code_prints_is_no_part_of_an_answer(user_package: Path, capsys: pytest.CaptureFixture) -> None:
