@@ -19,3 +19,7 @@ class HostRunner(ThreadedRunner):
 
     def _infer(self, inputs: Mapping[str, np.ndarray]) -> Dict[str, np.ndarray]:
         return self._session.run(inputs)
+
+    def _release(self) -> None:
+        # ONNX Runtime's threads and memory go now, not when the collector finds the pipeline's cycles, which may be frozen.
+        del self._session
