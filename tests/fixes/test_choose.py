@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Sequence
+from typing import Any, Dict, List, Sequence, Type
 
 import numpy as np
 import onnx
@@ -67,11 +67,24 @@ def replaces(name: str, operator: str, by: str) -> Rewrite:
     return Rewrite(name, (operator,), match)
 
 
-def chosen(latency_us: Dict[str, float], *rewrites: Rewrite, relus: int = 1, on_dla: Sequence[str] = ()) -> Any:
+class JudgeOfNetworks(JudgeOfOperators):
+    """Figures by all operators together: what one costs depends on the others."""
+
+    def figures(self, model: Any) -> Figures:
+        return Figures(layers=1, latency_us=self.latency_us[" ".join(n.op_type for n in model.graph.node)])
+
+
+def chosen(
+    latency_us: Dict[str, float],
+    *rewrites: Rewrite,
+    relus: int = 1,
+    on_dla: Sequence[str] = (),
+    made_by: Type[JudgeOfOperators] = JudgeOfOperators,
+) -> Any:
     text = '<ir_version: 8, opset_import: ["" : 13]> net (float[1,8,4,4] x0) => (float[1,8,4,4] y) {'
     text += "".join(f"x{n + 1} = Relu(x{n})" for n in range(relus)) + f"y = Tanh(x{relus})" + "}"
     model = onnx_ir().from_proto(onnx.parser.parse_model(text))
-    judge = JudgeOfOperators({"Tanh": 0.0, **latency_us}, on_dla)
+    judge = made_by({"Tanh": 0.0, **latency_us}, on_dla)
     chooser = Chooser(model, Goal(), rewrites, judge, "latency")  # type: ignore[arg-type]
     chooser.choose()
     return sorted({site.rewrite for site in chooser.sites}), judge.seen
@@ -95,6 +108,14 @@ def test_a_rewrite_that_lowers_nothing_is_not_kept(new_us: float, kept: List[str
 def test_no_work_leaves_the_dla_to_save_time(on_dla: Sequence[str], kept: List[str]) -> None:
     costs = {"Relu": 50.0, "Abs": 10.0}
     assert chosen(costs, replaces("faster", "Relu", "Abs"), on_dla=on_dla)[0] == kept
+
+
+@pytest.mark.parametrize(("alone_us", "kept"), [(90.0, ["one"]), (100.0, []), (110.0, [])])
+def test_a_dropped_rewrite_comes_back_if_it_pays_without_those_dropped_after_it(alone_us: float, kept: List[str]) -> None:
+    """Of both, each is better dropped; then only the first one alone is left to try."""
+    costs = {"Relu Tanh": 100.0, "Neg Abs": 120.0, "Relu Abs": 110.0, "Neg Tanh": alone_us}
+    rewrites = replaces("one", "Relu", "Neg"), replaces("two", "Tanh", "Abs")
+    assert chosen(costs, *rewrites, made_by=JudgeOfNetworks)[0] == kept
 
 
 def test_the_search_tries_no_more_than_its_most_single_sites_in_vain() -> None:
