@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Dict, List, Set
 
@@ -38,3 +39,11 @@ def test_the_table_of_tensor_formats_is_that_of_the_rules() -> None:
         for row, release in RELEASES.items()
     }
     assert written == ruled
+
+
+def test_the_table_of_several_gpus_is_that_of_its_file() -> None:
+    page = (ROOT / "docs" / "guide" / "train-for-the-dla.md").read_text(encoding="utf-8").partition("## Several GPUs")[2]
+    _, _, *lines = (line for line in page.splitlines() if line.startswith("|"))
+    rows = json.loads((ROOT / "benchmarks" / "results" / "train_several_h200.json").read_text(encoding="utf-8"))["rows"]
+    measured = [[f"{r['one_gpu']:.0f}", f"{r['two_gpus']:.0f}", f"{r['efficiency']:.2f}"] for r in rows]
+    assert [[cell.strip() for cell in line.split("|")][2:5] for line in lines] == measured
