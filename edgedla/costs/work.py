@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from types import MappingProxyType
 from typing import Dict, Mapping, Optional, Tuple
 
@@ -172,13 +172,9 @@ def tensor_bytes(tensor: Tensor, element_bytes: float) -> float:
 
 def works_of(graph: LayerGraph, element_bytes: float) -> Tuple[Work, ...]:
     """`work_of` of each layer, which the graph keeps for every precision that asks; equal ones are one object."""
-    return graph.once(f"work of {element_bytes} bytes", partial(_works_of, element_bytes))
-
-
-def _works_of(element_bytes: float, graph: LayerGraph) -> Tuple[Work, ...]:
     known: Dict[Work, Work] = {}
     works = (work_of(layer, graph, element_bytes) for layer in graph.layers)
-    return tuple([known.setdefault(work, work) for work in works])
+    return graph.once(f"work of {element_bytes} bytes", lambda _: tuple([known.setdefault(work, work) for work in works]))
 
 
 def work_of(layer: Layer, graph: LayerGraph, element_bytes: float) -> Work:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import AbstractSet, Dict, FrozenSet, Sequence
+from typing import AbstractSet, Dict, FrozenSet, Sequence, Tuple
 
 from edgedla.costs.model import CostModel
 from edgedla.graph import LayerGraph
@@ -12,7 +12,7 @@ from edgedla.placement.problem.inputs import problem_on
 from edgedla.placement.problem.model import Model
 from edgedla.placement.problem.problem import Problem
 from edgedla.regions.ranking import changed
-from edgedla.regions.ranking.remedies import needs_of
+from edgedla.regions.ranking.remedies import effect_of, needs_of
 from edgedla.rules.verdict import Verdict
 from edgedla.targets import Platform
 
@@ -21,7 +21,7 @@ class Pricer:
     """Prices of one network on the GPU and the first DLA core, as TensorRT places it, by set of applied remedies.
 
     A set that only frees layers shares every cost with the network as it is; one that takes layers out shares them with every set
-    that takes out the same. Each value is that of a new network with the set applied, to the last digit. Sets are priced once.
+    that takes out the same. Each value is that of a new network with the set applied, to the last digit. Equal ones are priced once.
 
     Args:
         verdicts: of the unchanged network, one per live layer.
@@ -34,13 +34,13 @@ class Pricer:
     def __init__(self, graph: LayerGraph, verdicts: Sequence[Verdict], platform: Platform, costs: CostModel) -> None:
         self.graph, self.verdicts, self.platform, self.costs = graph, tuple(verdicts), platform, costs
         self._needs = needs_of(verdicts)
-        self._known: Dict[FrozenSet[str], float] = {}
+        self._known: Dict[Tuple[FrozenSet[int], FrozenSet[int]], float] = {}
 
     def latency_us(self, remedies: AbstractSet[str] = frozenset()) -> float:
         """Microseconds of one frame after these remedies (ids of rules/fixes.yaml)."""
-        key = frozenset(remedies)
+        key = effect_of(self.verdicts, remedies, self._needs)
         if key not in self._known:
-            self._known[key] = self.evaluation(key).latency(0).latency_us
+            self._known[key] = self.evaluation(remedies).latency(0).latency_us
         return self._known[key]
 
     def evaluation(self, remedies: AbstractSet[str] = frozenset()) -> Evaluation:

@@ -65,6 +65,14 @@ def removing(verdict: Verdict) -> Tuple[str, ...]:
     return tuple(f for x in verdict.findings if x.effect is Effect.SLOW for f in x.fixes if removes(f))
 
 
+def effect_of(
+    verdicts: Sequence[Verdict], remedies: AbstractSet[str], needs: Mapping[int, Needs]
+) -> Tuple[FrozenSet[int], FrozenSet[int]]:
+    """(layers whose needs the remedies meet, those of them that they remove): sets of equal effect make equal networks."""
+    freed = frozenset(i for i, need in needs.items() if need.satisfied_by(remedies))
+    return freed, frozenset(i for i in freed if any(f in remedies and removes(f) for x in verdicts[i].findings for f in x.fixes))
+
+
 def changed(
     graph: LayerGraph, verdicts: Sequence[Verdict], remedies: AbstractSet[str], needs: Optional[Mapping[int, Needs]] = None
 ) -> Tuple[LayerGraph, Tuple[Verdict, ...]]:
@@ -76,8 +84,7 @@ def changed(
         needs: `needs_of(verdicts)`, if the caller has it already.
     """
     needs = needs_of(verdicts) if needs is None else needs
-    freed = {i for i, need in needs.items() if need.satisfied_by(remedies)}
-    removed = {i for i in freed if any(f in remedies and removes(f) for x in verdicts[i].findings for f in x.fixes)}
+    freed, removed = effect_of(verdicts, remedies, needs)
     remaining = [v for v in verdicts if v.index not in removed]
     if removed:
         graph = without(graph, removed)
