@@ -34,7 +34,7 @@ class Pricer:
     def __init__(self, graph: LayerGraph, verdicts: Sequence[Verdict], platform: Platform, costs: CostModel) -> None:
         self.graph, self.verdicts, self.platform, self.costs = graph, tuple(verdicts), platform, costs
         self._needs = needs_of(verdicts)
-        self._known: Dict[Tuple[FrozenSet[int], FrozenSet[int]], float] = {}
+        self._known: Dict[Tuple[FrozenSet[int], ...], float] = {}
 
     def latency_us(self, remedies: AbstractSet[str] = frozenset()) -> float:
         """Microseconds of one frame after these remedies (ids of rules/fixes.yaml)."""

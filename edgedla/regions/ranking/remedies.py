@@ -65,9 +65,7 @@ def removing(verdict: Verdict) -> Tuple[str, ...]:
     return tuple(f for x in verdict.findings if x.effect is Effect.SLOW for f in x.fixes if removes(f))
 
 
-def effect_of(
-    verdicts: Sequence[Verdict], remedies: AbstractSet[str], needs: Mapping[int, Needs]
-) -> Tuple[FrozenSet[int], FrozenSet[int]]:
+def effect_of(verdicts: Sequence[Verdict], remedies: AbstractSet[str], needs: Mapping[int, Needs]) -> Tuple[FrozenSet[int], ...]:
     """(layers whose needs the remedies meet, those of them that they remove): sets of equal effect make equal networks."""
     freed = frozenset(i for i, need in needs.items() if need.satisfied_by(remedies))
     return freed, frozenset(i for i in freed if any(f in remedies and removes(f) for x in verdicts[i].findings for f in x.fixes))
