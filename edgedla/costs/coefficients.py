@@ -75,7 +75,6 @@ class ContentionNumbers(NamedTuple):
 
     total_share: float
     floor_share: float
-    spread: float
 
 
 @lru_cache(maxsize=None)
@@ -133,8 +132,8 @@ def power_numbers() -> PowerNumbers:
 
 @lru_cache(maxsize=None)
 def contention_numbers() -> ContentionNumbers:
-    table = _load("contention").only(("total_share", "floor_share", "spread"), ("mean_error", "mean_error_without_model", "data"))
-    return ContentionNumbers(table.number("total_share"), table.number("floor_share"), table.number("spread"))
+    table = _load("contention").only(ContentionNumbers._fields, ("spread", "mean_error", "mean_error_without_model", "data"))
+    return ContentionNumbers(table.number("total_share"), table.number("floor_share"))
 
 
 def _load(name: str) -> Any:

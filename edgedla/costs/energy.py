@@ -33,7 +33,7 @@ class Energy:
     """Power figures of one module in one mode.
 
     Attributes:
-        idle_w: of the board; idle_basis: "fitted" where a figure of the family exists, else "guessed".
+        idle_w: of the board with all engines waiting; idle_basis: "fitted" where a figure of the family exists, else "guessed".
         gpu_w: while the GPU works, without its arithmetic; pj_per_mac is that. Both at the mode's clock and voltage.
         dla_w: of one core at `dla_top_mhz`, without its arithmetic; dla_pj_per_mac is that.
         loadable_mj: of the host, per loadable.

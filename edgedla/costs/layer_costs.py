@@ -67,11 +67,12 @@ class LayerCosts(Mapping[Tuple[int, str], Cost]):
 
 @dataclass(frozen=True)
 class Wider:
-    """A wider precision that TensorRT may take for an operator on a device, because the build allows it."""
+    """A wider precision of some operators on one kind of device: of those that `must` have it, else where it is faster."""
 
-    device: str
+    kind: str
     element_bytes: float
     predict: Predict
+    must: Optional[Callable[[Operator], bool]] = None
 
 
 def layer_costs_of(
@@ -80,21 +81,21 @@ def layer_costs_of(
     same_as: Mapping[str, str],
     predict: Predict,
     measured: Measured,
-    wider: Optional[Wider] = None,
+    wider: Sequence[Wider] = (),
     in_float: Callable[[Layer], bool] = lambda layer: False,
 ) -> LayerCosts:
     """Costs of all layers.
 
     Args:
         same_as: every device -> the device with the same costs whose column it shares (possibly itself).
-        wider: taken for the operators that are faster in it.
+        wider: what the build allows or asks beside its own precision.
         in_float: layers that compute in FP32 on the GPU, by their tensors' types.
     """
     count, nothing = len(graph.layers), Cost()
     columns: Dict[str, List[Cost]] = {d: [nothing] * count for d in sorted(set(same_as.values()))}
     traffic: Dict[str, List[float]] = {kind: [0.0] * count for kind in sorted({device_kind(d) for d in same_as})}
     separations: Dict[Tuple[int, int], Dict[str, Cost]] = {}
-    work, wider_work = works_of(graph, element_bytes), works_of(graph, wider.element_bytes) if wider else ()
+    work = works_of(graph, element_bytes)
     for operator in operators_of(graph):
         link_of = {consumer: (producer, consumer) for producer, consumer in operator.links}
         works = [(graph.layers[i], work[i]) for i in operator.layers]
@@ -104,11 +105,13 @@ def layer_costs_of(
                 moved[layer.index] = own.moved_bytes(kind, position > 0)
         for device, column in columns.items():
             predicted, alone = _priced(on_gpu if device == "GPU" else works, device, predict)
-            if wider is not None and device == wider.device:
-                again = [(layer, wider_work[layer.index]) for layer, _ in works]
-                others, others_alone = _priced(again, device, wider.predict)
-                alone = [min(pair, key=_time_us) for pair in zip(alone, others_alone)]
-                if sum(map(_time_us, others)) < sum(map(_time_us, predicted)):
+            for other in wider:
+                if device_kind(device) != other.kind or not (other.must is None or other.must(operator)):
+                    continue
+                again = [(layer, works_of(graph, other.element_bytes)[layer.index]) for layer, _ in works]
+                others, others_alone = _priced(again, device, other.predict)
+                alone = others_alone if other.must else [min(pair, key=_time_us) for pair in zip(alone, others_alone)]
+                if other.must or sum(map(_time_us, others)) < sum(map(_time_us, predicted)):
                     predicted = others
                     for position, (layer, own) in enumerate(again):
                         traffic[device_kind(device)][layer.index] = own.moved_bytes(device_kind(device), position > 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Dict, FrozenSet, Iterator, List, Mapping, Optional, Tuple
 
 from edgedla.costs.coefficients import contention_numbers
 from edgedla.costs.contention import slowdown_of
@@ -14,7 +14,7 @@ from edgedla.costs.energy import energy_for
 from edgedla.costs.engines import PRECISION_BYTES, Clocks, clocks_for, highest_clocks
 from edgedla.costs.features import OLD_RELEASE_SPREAD, UNSTATED_MODE_SPREAD, engine_features, loadable_features
 from edgedla.costs.layer_costs import LayerCosts, Wider, layer_costs_of
-from edgedla.costs.operators import Operator, operators_of
+from edgedla.costs.operators import Operator
 from edgedla.costs.prices import Prices
 from edgedla.costs.transition import FORMATS, NATIVE_FORMATS, own_format, reformat_bytes
 from edgedla.costs.work import Work
@@ -39,10 +39,12 @@ class CostModel(Prices):
     Attributes (those of `Prices`, and):
         profile: measured times that replace predictions.
         notes: what limits the numbers: clocks that are assumed, cores that differ, energy at low duty.
+        fp16_outputs: tensors that an INT8 engine hands out in FP16: the DLA runs the operators that write them in FP16.
     """
 
     profile: Optional[Profile] = None
     notes: Tuple[str, ...] = ()
+    fp16_outputs: FrozenSet[str] = frozenset()
 
     @classmethod
     def load(
@@ -122,19 +124,9 @@ class CostModel(Prices):
             transfer_us=cost.transfer_us * correction.factor,
         )
 
-    def operators(self, graph: LayerGraph) -> Tuple[Operator, ...]:
-        """Every live layer in exactly one operator, in order of the leaders."""
-        return operators_of(graph)
-
     def layer_costs(self, graph: LayerGraph) -> LayerCosts:
         """Cost of every layer on the GPU and, where the platform has one, on the DLA cores."""
-        for latest, costs in self._latest:
-            if latest is graph:
-                return costs
-        costs = self._layer_costs(graph)
-        # One element in place of another: threads that ask for other graphs meanwhile get their own.
-        self._latest[:] = [(graph, costs)]
-        return costs
+        return graph.once(f"layer costs {self.number}", self._layer_costs)
 
     def at(self, precision: str) -> CostModel:
         """A model like this one at another precision, without measured times."""
@@ -143,18 +135,13 @@ class CostModel(Prices):
     @property
     def mode_text(self) -> str:
         """The power mode, and how much longer the GPU may take where its clocks are not known to be locked; "" for no mode."""
-        longest = f", clocks locked (else the GPU is up to {1 + UNSTATED_MODE_SPREAD:g} times slower)"
+        longest = f", times for locked clocks (unlocked, the GPU is up to {1 + UNSTATED_MODE_SPREAD:g} times slower)"
         return f"{self.power_mode}{longest if self.unstated else ''}"
 
     @cached_property
     def number(self) -> int:
         """Tells cost models apart, for results that a graph keeps: unlike `id`, no later model gets the same one."""
         return next(_NUMBERS)
-
-    @cached_property
-    def _latest(self) -> List[Tuple[LayerGraph, LayerCosts]]:
-        """The last graph with its costs: ranked changes need the same graph again, with other verdicts."""
-        return []
 
     def _layer_costs(self, graph: LayerGraph) -> LayerCosts:
         cores = {f"DLA{i}": mhz for i, mhz in enumerate(self.core_mhz)} if self.platform.has_dla else {}
@@ -168,19 +155,26 @@ class CostModel(Prices):
             return any(graph.tensors[name].dtype == "FLOAT" for name in layer.outputs)
 
         typed = {"in_float": in_float} if self.platform.release.strongly_typed else {}
-        width, wider = PRECISION_BYTES[self.precision], self._wider()
+        width, wider = PRECISION_BYTES[self.precision], tuple(self._wider(graph))
         return layer_costs_of(graph, width, same_as, self.predict, measured, wider, **typed)
 
-    def _wider(self) -> Optional[Wider]:
+    def _wider(self, graph: LayerGraph) -> Iterator[Wider]:
         """INT8 builds allow FP16: on the GPU TensorRT takes it for the operators that INT8 makes slower.
 
         A board's own measurements of its INT8 engines already include this.
         """
-        if self.precision != "int8" or (self.profile and ("GPU", "int8") in self.profile.corrections):
-            return None
+        if self.precision != "int8":
+            return
         energy = energy_for(self.platform.module, "fp16", self.power_mode, self.clocks)
         fp16 = replace(self, precision="fp16", energy=energy, profile=None, sparsity=False)
-        return Wider("GPU", PRECISION_BYTES["fp16"], fp16.predict)
+        if not (self.profile and ("GPU", "int8") in self.profile.corrections):
+            yield Wider("GPU", PRECISION_BYTES["fp16"], fp16.predict)
+
+        def writes_fp16(operator: Operator) -> bool:
+            return any(not self.fp16_outputs.isdisjoint(graph.layers[i].outputs) for i in operator.layers)
+
+        if self.fp16_outputs:
+            yield Wider("DLA", PRECISION_BYTES["fp16"], fp16.predict, writes_fp16)
 
     def transition(
         self,
@@ -244,15 +238,6 @@ class CostModel(Prices):
         total, floor = (s * self.clocks.dram_gb_s for s in (numbers.total_share, numbers.floor_share))
         return slowdown_of(demand, external, total, floor)
 
-    @property
-    def idle_power_w(self) -> float:
-        """Board power with all engines waiting; `idle_power_basis` is "fitted" where boards of the family were measured."""
-        return self.energy.idle_w
-
-    @property
-    def idle_power_basis(self) -> str:
-        return self.energy.idle_basis
-
     def to_dict(self) -> Dict[str, Any]:
         return {
             "target": self.platform.module.id,
@@ -262,8 +247,8 @@ class CostModel(Prices):
             "clocks_mhz": {"dla": list(self.core_mhz), "gpu": self.clocks.gpu_mhz, "emc": self.clocks.emc_mhz},
             "dram_gb_s": round(self.clocks.dram_gb_s, 1),
             "sparsity": self.sparsity,
-            "idle_power_w": self.idle_power_w,
-            "idle_power_basis": self.idle_power_basis,
+            "idle_power_w": self.energy.idle_w,
+            "idle_power_basis": self.energy.idle_basis,
             "power_budget_w": self.energy.budget_w,
             "energy_known": self.energy.known,
             "profile": self.profile.to_dict(short=True) if self.profile else None,

@@ -8,7 +8,7 @@ from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Set, 
 
 from edgedla.costs.layer_costs import LayerCosts
 from edgedla.costs.model import CostModel
-from edgedla.costs.operators import Operator
+from edgedla.costs.operators import Operator, operators_of
 from edgedla.costs.profile import (
     WRITTEN_BY,
     Measurement,
@@ -164,7 +164,7 @@ def assign(
     described = {layer.name: layer for layer in info.layers} if info else {}
     engine = [_described(t.name, described) for t in times]
     resolver = _Resolver(graph, [layer for layer in engine if layer is not None], names)
-    operators = {o.leader: o for o in model.operators(graph)}
+    operators = {o.leader: o for o in operators_of(graph)}
     leader_of = {i: o.leader for o in operators.values() for i in o.layers}
     costs = model.layer_costs(graph)
     summed: Dict[Tuple[int, str], Tuple[float, float]] = {}

@@ -156,6 +156,7 @@ def _mode(measured: Measured, platform: Platform) -> Optional[str]:
 def _operators(profile: Optional[Profile], graph: LayerGraph, platform: Platform) -> List[Dict[str, Any]]:
     """Each timed operator, by its signature, with its prediction."""
     from edgedla.costs.model import CostModel
+    from edgedla.costs.operators import operators_of
     from edgedla.costs.profile import operator_signature
 
     if profile is None:
@@ -164,7 +165,7 @@ def _operators(profile: Optional[Profile], graph: LayerGraph, platform: Platform
     for precision in sorted({m.precision for m in profile.measurements}):
         model = CostModel.load(platform, precision, profile.power_mode or None)
         costs = model.layer_costs(graph)
-        for operator in model.operators(graph):
+        for operator in operators_of(graph):
             for device in ("GPU", "DLA"):
                 if all((i, device) in costs for i in operator.layers):
                     key = (operator_signature(graph, operator), precision, device)

@@ -57,16 +57,14 @@ def _prediction_lines(p: Prediction) -> Iterator[str]:
     several = len(p.streams) > 1
     rows = [["model", "on", "latency ms", *(["beside others"] if p.concurrent else []), "frames/s", "energy mJ"]]
     for s in p.streams:
-        times = [s.latency, *([s.together] if p.concurrent else [])]
-        rows.append(
-            [
-                s.name,
-                s.devices,
-                *(f"{significant(t.latency_us / 1e3)} ±{t.spread:.0%}" for t in times),
-                significant(s.throughput_fps),
-                f"{significant(s.energy_mj)} ±{s.latency.energy_spread:.0%}",
-            ]
-        )
+        times = [f"{significant(s.latency.latency_us / 1e3)} ±{s.latency.spread:.0%}"]
+        rate = significant(s.throughput_fps)
+        if s.open_turns:
+            times.append(" to ".join(significant(us / 1e3) for us in s.beside_us))
+            rate = " to ".join(significant(1e6 / us) for us in reversed(s.beside_us))
+        elif p.concurrent:
+            times.append(f"{significant(s.together.latency_us / 1e3)} ±{s.together.spread:.0%}")
+        rows.append([s.name, s.devices, *times, rate, f"{significant(s.energy_mj)} ±{s.latency.energy_spread:.0%}"])
     yield from aligned(rows)
     yield from (s.against_gpu for s in p.streams if s.against_gpu)
     if p.concurrent:

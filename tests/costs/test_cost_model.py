@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from edgedla.costs.cost import total
 from edgedla.costs.model import CostModel
 from edgedla.costs.networks import network
+from edgedla.costs.operators import operators_of
 from edgedla.costs.transition import FORMATS
 from edgedla.errors import UsageError
 from edgedla.graph import Tensor
@@ -47,7 +48,7 @@ def test_every_module_mode_and_precision_has_costs(target: str, mode: str, preci
     for cost in costs.values():
         assert cost.basis in ("fitted", "guessed") or cost.latency_us == 0
         assert cost.latency_us == 0 or cost.spread > 0
-    assert model.idle_power_w > 0
+    assert model.energy.idle_w > 0
 
 
 def test_a_placements_cost_is_the_sum_over_operators() -> None:
@@ -58,7 +59,7 @@ def test_a_placements_cost_is_the_sum_over_operators() -> None:
     names = {layer.name: layer.index for layer in graph.layers}
     assert costs[names["relu1"], "DLA"].latency_us == 0
     assert 0 < costs[names["add"], "DLA"].latency_us < costs[names["conv2"], "DLA"].latency_us / 10
-    assert set(costs.separations) == {link for o in model.operators(graph) for link in o.links}
+    assert set(costs.separations) == {link for o in operators_of(graph) for link in o.links}
 
 
 def test_a_layer_separated_from_its_operator_costs_what_it_costs_alone() -> None:
@@ -271,7 +272,7 @@ def test_the_document_names_clocks_basis_and_notes() -> None:
     assert document["clocks_mhz"] == {"dla": [614.4, 614.4], "gpu": 408.0, "emc": 2133.0}
     assert document["idle_power_basis"] == "fitted"
     assert any("low duty" in n for n in document["notes"])
-    assert CostModel.load(platform_for("xavier-nx-8gb"), "int8").idle_power_basis == "guessed"
+    assert CostModel.load(platform_for("xavier-nx-8gb"), "int8").energy.idle_basis == "guessed"
 
 
 def test_the_gpu_with_tensorrt_before_8_is_less_sure_and_a_note_says_so() -> None:

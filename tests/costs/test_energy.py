@@ -73,7 +73,7 @@ def test_other_modules_are_a_guess_with_a_wide_spread() -> None:
 )
 def test_idle_power_is_that_of_the_modules_family(target: str, watts: float, basis: str) -> None:
     model = CostModel.load(platform_for(target), "fp16")
-    assert (model.idle_power_w, model.idle_power_basis) == (watts, basis)
+    assert (model.energy.idle_w, model.energy.idle_basis) == (watts, basis)
 
 
 @pytest.mark.parametrize(

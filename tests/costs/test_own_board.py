@@ -10,6 +10,7 @@ from click.testing import CliRunner
 from edgedla.cli.main import main
 from edgedla.costs.fit.own_board import LEAST_OPERATORS, fit_board
 from edgedla.costs.model import CostModel
+from edgedla.costs.operators import operators_of
 from edgedla.costs.profile import Measurement, Profile, operator_signature, parse_profile
 from edgedla.errors import DocumentError
 from edgedla.targets import platform_for
@@ -27,7 +28,7 @@ def measured(graph, factor, operator_us, precision="fp16", device="GPU", keep=la
     model = CostModel.load(platform_for(TARGET), precision, MODE)
     costs = model.layer_costs(graph)
     found = []
-    for k, operator in enumerate(model.operators(graph)):
+    for k, operator in enumerate(operators_of(graph)):
         predicted = sum(costs[i, device].latency_us for i in operator.layers)
         if predicted > 0 and keep(k):
             signature = operator_signature(graph, operator)
@@ -63,7 +64,7 @@ def test_a_fitted_board_keeps_measured_operator_times():
     model = CostModel.load(platform_for(TARGET), "fp16", MODE, profile=fit_board(nets, profiles).profile)
     graph = nets["net0"]
     costs = model.layer_costs(graph)
-    for operator in model.operators(graph):
+    for operator in operators_of(graph):
         known = profiles[0].operator_us(graph, operator, "fp16", "GPU")
         if known is not None:
             assert costs[operator.layers[0], "GPU"].latency_us == pytest.approx(known.latency_us)

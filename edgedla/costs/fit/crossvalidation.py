@@ -118,6 +118,9 @@ def report_lines(fitted: Mapping[str, Fitted], power: Power, checked: Sequence[T
     yield f"mean error of {len(rows)} networks: {percent(mean(u.error for u in rows))}"
     plain = [u for u in rows if not u.fallback]
     yield f"  without fallback ({len(plain)}): {percent(mean(u.error for u in plain))}"
+    loose = {s.row.origin for f in fitted.values() for s in f.samples if "unlocked" in s.row.includes}
+    locked = [u for u in plain if u.row.origin not in loose]
+    yield f"    and without the source that did not lock clocks ({len(locked)}): {percent(mean(u.error for u in locked))}"
     for name in fitted:
         errors_of_group = [u.error for u in rows if u.group == name]
         yield f"  {name} ({len(errors_of_group)}): {percent(mean(errors_of_group))}"

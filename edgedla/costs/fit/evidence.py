@@ -33,7 +33,7 @@ COLUMNS: Tuple[str, ...] = (
 )
 USES = ("fit", "check", "context")
 #: Words of `includes`, before their "=".
-INCLUDES = ("loadable", "engine", "io", "fc", "overlapped", "unlocked", "sparse", "tuned", "runner", "run_ms", "gpu_ms", "gmacs")
+INCLUDES = tuple("loadable engine io fc overlapped unlocked sparse tuned runner run_ms gpu_ms gmacs idle".split())
 #: Words of figures that the fit reads. A misspelled one would leave its figure out without a word.
 READ: Mapping[str, Tuple[str, ...]] = {
     "metric": (
@@ -72,7 +72,8 @@ class Row:
             with locked clocks by one factor in all of the source, which the fit finds), sparse, tuned (a submission
             with CUDA graphs), runner (a Python loop around it), run_ms=T (time of one inference, for power),
             gmacs=N (1e9 multiply-accumulates of a network that is not carried, for power),
-            gpu_ms=T (predicted time of the layers that the GPU runs in a DLA's engine, which is taken off).
+            gpu_ms=T (predicted time of the layers that the GPU runs in a DLA's engine, which is taken off), idle (power
+            at the wall of a system whose own idle power is not stated: the fit finds one for each source).
     """
 
     id: str

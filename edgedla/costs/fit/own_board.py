@@ -10,6 +10,7 @@ import numpy as np
 
 from edgedla.costs.fit.nnls import nnls
 from edgedla.costs.model import CostModel
+from edgedla.costs.operators import operators_of
 from edgedla.costs.profile import Correction, Profile
 from edgedla.errors import DocumentError
 from edgedla.graph import LayerGraph
@@ -107,7 +108,7 @@ def _points(graphs: Mapping[str, LayerGraph], profile: Profile) -> List[Point]:
         model = CostModel.load(platform, precision, profile.power_mode or None)
         for name, graph in graphs.items():
             costs = model.layer_costs(graph)
-            for operator in model.operators(graph):
+            for operator in operators_of(graph):
                 for device in DEVICE_KINDS:
                     measured = profile.operator_us(graph, operator, precision, device)
                     if measured is None or (operator.layers[0], device) not in costs:

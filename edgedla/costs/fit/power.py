@@ -23,6 +23,8 @@ from edgedla.vocabulary import PRECISIONS
 
 #: Slopes of the voltage that are tried.
 SLOPES = tuple(n / 20 for n in range(15))
+#: Word of `includes`: the system idles at watts that the source does not state and that all its figures hold.
+OWN_IDLE = "idle"
 
 
 @dataclass(frozen=True)
@@ -126,16 +128,19 @@ def fit_power(rows: Sequence[Row], fitted: Mapping[str, Fitted]) -> Power:
 
 
 def _fit_gpu(rows: Sequence[Row], above: Mapping[str, float]) -> Gpu:
-    """The slope, watts and pJ with the least squares of relative errors."""
+    """The slope, watts and pJ with the least squares of relative errors, beside an idle power of every source marked OWN_IDLE."""
     best: Tuple[float, Optional[Gpu]] = math.inf, None
+    own = sorted({r.origin for r in rows if OWN_IDLE in r.includes})
+    run_ms = [word(r, "run_ms") for r in rows]
     for slope in SLOPES:
         units = [Gpu(slope, 1.0, dict.fromkeys(PRECISIONS, 0.0))]
         units += [Gpu(slope, 0.0, {p: float(p == q) for p in PRECISIONS}) for q in PRECISIONS]
-        a = np.array([[u.energy_mj(r, word(r, "run_ms")) / above[r.id] for u in units] for r in rows])
-        watts, *per_mac = (float(v) for v in nnls(a, np.ones(len(rows))))
-        gpu = Gpu(slope, watts, dict(zip(PRECISIONS, per_mac)))
-        squares = sum(_error(gpu, r, above) ** 2 for r in rows)
-        best = min(best, (squares, gpu), key=lambda found: found[0])
+        terms = [[*(u.energy_mj(r, ms) for u in units), *(ms * (r.origin == o) for o in own)] for r, ms in zip(rows, run_ms)]
+        a = np.array(terms) / np.array([[above[r.id]] for r in rows])
+        found = nnls(a, np.ones(len(rows)))
+        watts, *per_mac = (float(v) for v in found[: len(units)])
+        squares = float(np.sum((a @ found - 1.0) ** 2))
+        best = min(best, (squares, Gpu(slope, watts, dict(zip(PRECISIONS, per_mac)))), key=lambda found: found[0])
     assert best[1] is not None
     return best[1]
 
@@ -143,22 +148,35 @@ def _fit_gpu(rows: Sequence[Row], above: Mapping[str, float]) -> Gpu:
 def _figures(rows: Sequence[Row], used: Sequence[Row], above: Mapping[str, float], gpu: Gpu) -> Tuple[Figure, ...]:
     figures = []
     for row in rows:
+        beside = [r for r in rows if r.origin == row.origin]
         others = [r for r in used if r.origin != row.origin]
         tells = row.use == "fit" and any(r.precision == row.precision for r in others)
-        left_out = _error(_fit_gpu(others, above), row, above) if tells else None
-        board_mj = row.value if row.unit == "mJ" else row.value * word(row, "run_ms")
-        figures.append(Figure(row, above[row.id], board_mj, _error(gpu, row, above), left_out))
+        left_out = _error(_fit_gpu(others, above), row, beside, above) if tells else None
+        energy_mj = _without_own_idle(gpu, row, beside, above)
+        figures.append(Figure(row, energy_mj, _board_mj(row), _error(gpu, row, beside, above), left_out))
     return tuple(figures)
 
 
-def _error(gpu: Gpu, row: Row, above: Mapping[str, float]) -> float:
-    return gpu.energy_mj(row, word(row, "run_ms")) / above[row.id] - 1.0
+def _error(gpu: Gpu, row: Row, beside: Sequence[Row], above: Mapping[str, float]) -> float:
+    return gpu.energy_mj(row, word(row, "run_ms")) / _without_own_idle(gpu, row, beside, above) - 1.0
+
+
+def _without_own_idle(gpu: Gpu, row: Row, beside: Sequence[Row], above: Mapping[str, float]) -> float:
+    """Millijoules above idle: of a source marked OWN_IDLE, above the watts with the least squares of its relative errors."""
+    if OWN_IDLE not in row.includes:
+        return above[row.id]
+    shares = [(word(r, "run_ms") / above[r.id], gpu.energy_mj(r, word(r, "run_ms")) / above[r.id]) for r in beside]
+    idle_w = max(sum(t * (1.0 - known) for t, known in shares) / sum(t * t for t, _ in shares), 0.0)
+    return above[row.id] - idle_w * word(row, "run_ms")
+
+
+def _board_mj(row: Row) -> float:
+    return row.value if row.unit == "mJ" else row.value * word(row, "run_ms")
 
 
 def _above_idle(row: Row, idle: Mapping[str, float]) -> float:
-    """Millijoules above idle of one inference."""
-    idle_w = idle[module_for(row.module).family]
-    return row.value - idle_w * word(row, "run_ms") if row.unit == "mJ" else (row.value - idle_w) * word(row, "run_ms")
+    """Millijoules above idle of one inference; with idle where that is the source's own."""
+    return _board_mj(row) - (0.0 if OWN_IDLE in row.includes else idle[module_for(row.module).family] * word(row, "run_ms"))
 
 
 def _dla_terms(row: Row, fitted: Mapping[str, Fitted], gpu: Gpu) -> Tuple[float, float, float]:

@@ -16,7 +16,7 @@ from edgedla.costs.features import (
     loadable_features,
 )
 from edgedla.costs.fit.evidence import Row
-from edgedla.costs.fit.yolox import yolox
+from edgedla.costs.fit.yolox import same_padded, yolox
 from edgedla.costs.networks import network
 from edgedla.costs.operators import operators_of
 from edgedla.costs.transition import reformat_bytes
@@ -136,20 +136,9 @@ def graph_of(row: Row) -> Tuple[LayerGraph, Optional[Tuple[int, int]]]:
 
 def convolution(c: int, k: int, kernel: int, stride: int, in_hw: Tuple[int, int], groups: int) -> LayerGraph:
     """A network of one convolution with SAME-like padding, as the single-layer figures have."""
-    pad = kernel // 2
-    out_hw = tuple((size + 2 * pad - kernel) // stride + 1 for size in in_hw)
-    params = {
-        "nb_output_maps": k,
-        "kernel": [kernel] * 2,
-        "stride": [stride] * 2,
-        "dilation": [1, 1],
-        "pre_padding": [pad] * 2,
-        "post_padding": [pad] * 2,
-        "padding_mode": "EXPLICIT_ROUND_DOWN",
-        "groups": groups,
-    }
+    out_hw = tuple((size + 2 * (kernel // 2) - kernel) // stride + 1 for size in in_hw)
     tensors = {"@0": Tensor("@0", (1, c, *in_hw)), "0": Tensor("0", (1, k, *out_hw))}
-    layer = Layer(0, "CONVOLUTION", "conv", "", "Conv", ("@0",), ("0",), params)
+    layer = Layer(0, "CONVOLUTION", "conv", "", "Conv", ("@0",), ("0",), same_padded(k, kernel, stride, groups))
     return LayerGraph("conv", (layer,), tensors, ("@0",), ("0",))
 
 

@@ -35,6 +35,13 @@ def yolox(variant: str, size: int) -> LayerGraph:
     return net.graph([net.head(x, base * 4) for x in (out3, out4, out5)], f"yolox_{variant}_{size}")
 
 
+def same_padded(channels: int, kernel: int, stride: int, groups: int) -> Dict[str, object]:
+    """Parameters of a convolution whose output has the input's size over the stride."""
+    padding = {"pre_padding": [kernel // 2] * 2, "post_padding": [kernel // 2] * 2, "padding_mode": "EXPLICIT_ROUND_DOWN"}
+    sizes = {"nb_output_maps": channels, "kernel": [kernel] * 2, "stride": [stride] * 2, "dilation": [1, 1], "groups": groups}
+    return {**sizes, **padding}
+
+
 class _Net:
     """Adds layers; every method returns the name of its output."""
 
@@ -52,19 +59,7 @@ class _Net:
 
     def bare(self, x: str, channels: int, kernel: int, stride: int = 1, groups: int = 1) -> str:
         _, h, w = self.tensors[x].chw
-        return self.add(
-            "CONVOLUTION",
-            [x],
-            (channels, h // stride, w // stride),
-            nb_output_maps=channels,
-            kernel=[kernel] * 2,
-            stride=[stride] * 2,
-            dilation=[1, 1],
-            pre_padding=[kernel // 2] * 2,
-            post_padding=[kernel // 2] * 2,
-            padding_mode="EXPLICIT_ROUND_DOWN",
-            groups=groups,
-        )
+        return self.add("CONVOLUTION", [x], (channels, h // stride, w // stride), **same_padded(channels, kernel, stride, groups))
 
     def silu(self, x: str) -> str:
         chw = self.tensors[x].chw

@@ -21,7 +21,7 @@ from edgedla.placement.prediction.prediction import PredictedLoadable, Predicted
 from edgedla.placement.prediction.streams import Beside, Lane, beside, lanes_of, side_by_side
 from edgedla.placement.problem.doubts import doubts
 from edgedla.placement.problem.evaluate import Evaluation, evaluate
-from edgedla.placement.problem.inputs import problem_on
+from edgedla.placement.problem.inputs import fp16_outputs, problem_on
 from edgedla.placement.problem.model import Model, import_notes
 from edgedla.placement.problem.read_models import ModelSource, read_models
 from edgedla.placement.problem.validate import limits_broken
@@ -68,7 +68,8 @@ def predict(
             --layerDeviceTypes ("conv1:DLA0,*:GPU"), or a mapping of layer names to devices.
         clocks: in MHz by "dla", "gpu", "emc"; they replace the power mode's.
         borders: format of the network's inputs and outputs: "linear" (default), "dla" (the DLA's own; no reformat),
-            one of TensorRT's names, or these by tensor name or by "inputs" and "outputs".
+            one of TensorRT's names, or these by tensor name or by "inputs" and "outputs". "fp16:chw16" for outputs of an INT8
+            engine: the DLA runs the layers that write them in FP16.
         sparsity: weights are 2:4 sparse and the builder may use it (Orin's DLA at int8).
         concurrent: the models run at the same time, each with one frame in flight. Default: with several models.
         one_process: the models run in one process, as in `edgedla run`, and their kernels take turns on the GPU. Else each
@@ -113,12 +114,14 @@ class Predictor:
         use_unknown: bool = False,
         borders: Union[None, str, Mapping[str, str]] = None,
     ) -> None:
-        self.models, self.costs, self.platform = tuple(models), costs, platform
+        self.models, self.platform = tuple(models), platform
         if borders is not None and not isinstance(borders, str):
             tensors = [name for m in self.models for name in (*m.graph.inputs, *m.graph.outputs)]
             require_borders(borders, (*tensors, "inputs", "outputs"), "borders")
         self.use_unknown = use_unknown
-        self.problem = problem_on(self.models, costs, platform, None, use_unknown, borders)
+        in_fp16 = frozenset(name for m in self.models for name in fp16_outputs(m.graph, borders, costs.precision))
+        self.costs = replace(costs, fp16_outputs=in_fp16) if in_fp16 else costs
+        self.problem = problem_on(self.models, self.costs, platform, None, use_unknown, borders)
 
     def predict(
         self, devices: Union[Assignment, Sequence[Assignment]] = "tensorrt", concurrent: bool = False, one_process: bool = False
@@ -211,7 +214,7 @@ class Predictor:
         """A note where the streams at full rate draw more than the power mode allows."""
         watts = [s.energy_mj * s.throughput_fps / 1e3 for s in streams]
         busy = sum(watts) if concurrent else max(watts, default=0.0)
-        note = over_budget(self.costs.idle_power_w + busy, self.costs.to_dict())
+        note = over_budget(self.costs.energy.idle_w + busy, self.costs.to_dict())
         return (note,) if note else ()
 
 

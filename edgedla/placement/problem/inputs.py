@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
-from typing import Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Dict, FrozenSet, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
 
 from edgedla.costs.cost import Cost
 from edgedla.costs.features import STRUCTURE_SPREAD
 from edgedla.costs.model import CostModel
-from edgedla.costs.transition import FORMATS, own_format
+from edgedla.costs.transition import FORMATS, NATIVE_FORMATS, own_format
 from edgedla.errors import UsageError
 from edgedla.graph import LayerGraph, Tensor
 from edgedla.graph.branches import Choice
@@ -20,7 +20,7 @@ from edgedla.placement.problem.model import Model, legal_units, thrown_out
 from edgedla.placement.problem.priced import Priced, priced
 from edgedla.placement.problem.problem import Flow, Item, Limits, Link, Problem
 from edgedla.regions.cap import CAP_RULE, IN_USE_RULE, subgraphs_per_core
-from edgedla.regions.fusions import INNER_IN, UnitGraph, outer_name
+from edgedla.regions.fusions import INNER_IN, UnitGraph, fuse, outer_name
 from edgedla.targets import Platform
 from edgedla.vocabulary import DEVICES, GPU
 
@@ -214,7 +214,7 @@ def _flows(
             # The state that a loop passes to its next step stays in the loop.
             if item_of[producer] != item_of[u]:
                 readers.setdefault((item_of[producer], name), []).append(item_of[u])
-    outputs = _written_outputs(graph, units)
+    outputs = _written_outputs(graph, units, graph.outputs)
     priced: Dict[Tuple[object, ...], Mapping[Tuple[str, str], Cost]] = {}
     for u, unit in enumerate(units.units):
         for name in unit.outputs:
@@ -247,18 +247,31 @@ def border_format(borders: Borders, tensor: str, side: str, precision: str) -> O
     Raises:
         UsageError: an unknown format.
     """
-    if borders is None:
-        return None
-    text = borders if isinstance(borders, str) else borders.get(tensor, borders.get(side, ""))
+    text = _asked(borders, tensor, side)
     if not text or text.upper() == "LINEAR":
         return None
     # trtexec writes int8:chw32.
     name = text.rpartition(":")[2].strip().upper()
-    if name == "DLA":
+    if name == "DLA" or (side == "outputs" and _in_fp16(text)):
         return own_format(precision)
     if name not in FORMATS:
         raise UsageError(f"unknown format {text!r}", where="borders", allowed="linear, dla, " + ", ".join(FORMATS))
     return name
+
+
+def fp16_outputs(graph: LayerGraph, borders: Borders, precision: str) -> FrozenSet[str]:
+    """The tensors that an INT8 engine shall hand out in FP16, in a format that the DLA writes itself: `fp16:chw16`."""
+    asked = [name for name in graph.outputs if precision == "int8" and _in_fp16(_asked(borders, name, "outputs"))]
+    return _written_outputs(graph, fuse(graph), asked) if asked else frozenset()
+
+
+def _asked(borders: Borders, tensor: str, side: str) -> str:
+    return (borders or "") if not isinstance(borders, Mapping) else borders.get(tensor, borders.get(side, ""))
+
+
+def _in_fp16(text: str) -> bool:
+    kind, _, name = text.lower().partition(":")
+    return kind.strip() == "fp16" and (name.strip() or "dla").upper() in {"DLA", *NATIVE_FORMATS["fp16"]}
 
 
 def _transitions(
@@ -271,11 +284,11 @@ def _transitions(
     }
 
 
-def _written_outputs(graph: LayerGraph, units: UnitGraph) -> FrozenSet[str]:
-    """The tensors that become network outputs; after a folded layer (a final Flatten) it is the tensor that the layer reads."""
+def _written_outputs(graph: LayerGraph, units: UnitGraph, outputs: Iterable[str]) -> FrozenSet[str]:
+    """The tensors that become these network outputs; after a folded layer (a final Flatten) it is the tensor that the layer reads."""
     written = {name for unit in units.units for name in unit.outputs}
     names = set()
-    for name in graph.outputs:
+    for name in outputs:
         producer = graph.producer(name)
         while name not in written and producer is not None:
             before = graph.activations(graph.layers[producer])

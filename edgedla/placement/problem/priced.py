@@ -8,6 +8,7 @@ from typing import Dict, FrozenSet, List, Sequence, Tuple
 
 from edgedla.costs.layer_costs import LayerCosts
 from edgedla.costs.model import CostModel
+from edgedla.costs.operators import operators_of
 from edgedla.errors import ModelError, UsageError
 from edgedla.graph import LayerGraph
 from edgedla.graph.branches import Choice, choices_of
@@ -80,7 +81,7 @@ def _priced(costs: CostModel, graph: LayerGraph) -> Priced:
     layer_costs = in_all_passes(costs.layer_costs(graph), graph, costs)
     choices = choices_of(graph, lambda layer: layer_costs[layer, GPU].latency_us)
     skipped = frozenset(i for choice in choices for i in choice.lighter)
-    links = [link for operator in costs.operators(graph) for link in operator.links]
+    links = [link for operator in operators_of(graph) for link in operator.links]
     around = graph.loops_around
     passes = [(i, r) for i in graph.runs for r in graph.successors(i) if around.get(r) == around[i]]
     return Priced(
