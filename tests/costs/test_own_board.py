@@ -48,7 +48,7 @@ def test_fit_board_on_a_slower_board_halves_the_error_of_new_networks():
     plain = CostModel.load(platform, "fp16", MODE)
     fitted = CostModel.load(platform, "fp16", MODE, profile=fit.profile)
     costs, corrected = plain.layer_costs(new), fitted.layer_costs(new)
-    for operator in plain.operators(new):
+    for operator in operators_of(new):
         predicted = sum(costs[i, "GPU"].latency_us for i in operator.layers)
         now = sum(corrected[i, "GPU"].latency_us for i in operator.layers)
         truth = 1.5 * predicted + 4.0
