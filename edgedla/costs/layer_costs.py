@@ -95,7 +95,7 @@ def layer_costs_of(
     columns: Dict[str, List[Cost]] = {d: [nothing] * count for d in sorted(set(same_as.values()))}
     traffic: Dict[str, List[float]] = {kind: [0.0] * count for kind in sorted({device_kind(d) for d in same_as})}
     separations: Dict[Tuple[int, int], Dict[str, Cost]] = {}
-    work = works_of(graph, element_bytes)
+    work, wider_work = works_of(graph, element_bytes), [(one, works_of(graph, one.element_bytes)) for one in wider]
     for operator in operators_of(graph):
         link_of = {consumer: (producer, consumer) for producer, consumer in operator.links}
         works = [(graph.layers[i], work[i]) for i in operator.layers]
@@ -105,10 +105,10 @@ def layer_costs_of(
                 moved[layer.index] = own.moved_bytes(kind, position > 0)
         for device, column in columns.items():
             predicted, alone = _priced(on_gpu if device == "GPU" else works, device, predict)
-            for other in wider:
+            for other, its_work in wider_work:
                 if device_kind(device) != other.kind or not (other.must is None or other.must(operator)):
                     continue
-                again = [(layer, works_of(graph, other.element_bytes)[layer.index]) for layer, _ in works]
+                again = [(layer, its_work[layer.index]) for layer, _ in works]
                 others, others_alone = _priced(again, device, other.predict)
                 alone = others_alone if other.must else [min(pair, key=_time_us) for pair in zip(alone, others_alone)]
                 if other.must or sum(map(_time_us, others)) < sum(map(_time_us, predicted)):

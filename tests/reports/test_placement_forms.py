@@ -163,13 +163,13 @@ def test_screen_page_and_list_of_findings_write_a_figure_alike(capsys: pytest.Ca
     """The rule of `significant`: three digits with trailing zeros, everywhere."""
     asked = [str(EXAMPLE), "--target", "orin-nx-16gb", "--precision", "fp16", "--power-mode", "MAXN_SUPER"]
     for command, shown in (
-        (["check"], "energy 7.42 mJ 2.92 mJ"),
+        (["check"], "energy 7.76 mJ 2.99 mJ"),
         (["check", "--all"], "time 1.04 ms against"),
-        (["check", "--format", "markdown"], "| Energy | 7.42 mJ against"),
-        (["check", "--format", "html"], "7.42 mJ"),
-        (["place", "--evaluate", "tensorrt"], "1.04 ±21%   964       7.42 ±50%"),
-        (["place", "--layer-device-types", "*:DLA0"], "1040 ±21%   1120 ±18%   7.42 ±50%"),
-        (["place", "--pareto", "latency,energy"], "0.286 ±17%  2.92 ±50%  3500"),
+        (["check", "--format", "markdown"], "| Energy | 7.76 mJ against"),
+        (["check", "--format", "html"], "7.76 mJ"),
+        (["place", "--evaluate", "tensorrt"], "1.04 ±23%   964       7.76 ±50%"),
+        (["place", "--layer-device-types", "*:DLA0"], "1040 ±23%   1120 ±19%  7.76 ±50%"),
+        (["place", "--pareto", "latency,energy"], "0.286 ±19%  2.99 ±50%  3500"),
     ):
         assert exit_code_of([*command, *asked]) == 0
         assert " ".join(shown.split()) in " ".join(capsys.readouterr().out.split())
