@@ -18,7 +18,7 @@ from edgedla.costs.fit.crossvalidation import orders, power_mode_errors, report_
 from edgedla.costs.fit.evidence import COLUMNS, load_rows
 from edgedla.costs.fit.extras import checked, predicted_us
 from edgedla.costs.fit.nnls import nnls
-from edgedla.costs.fit.power import fit_power
+from edgedla.costs.fit.power import _above_idle, _fit_gpu, _without_own_idle, fit_power, word
 from edgedla.costs.fit.report import number
 from edgedla.costs.fit.samples import Sample, graph_of, samples_of
 from edgedla.costs.fit.solve import CARRIED, GROUPS, Group, fit_all, fit_group, stretch
@@ -205,6 +205,21 @@ def test_nnls_meets_the_kkt_conditions(seed: int, rows: int, columns: int) -> No
     assert (x >= 0).all()
     assert (gradient / scale >= -1e-8).all()
     assert np.allclose(gradient[x > 0] / scale[x > 0], 0, atol=1e-7)
+
+
+def test_watts_that_a_whole_source_draws_more_are_its_systems_own() -> None:
+    """What is fitted to the GPU does not move with them, and they are taken off its figures."""
+    rows = [r for r in load_rows() if r.use == "fit" and r.engine == "GPU" and r.metric in ("board power", "board energy")]
+    above = {r.id: _above_idle(r, {"agx-orin": 7.6}) for r in rows}
+    of_krai = [r for r in rows if r.origin == "krai"]
+    assert of_krai
+    assert all("idle" in r.includes for r in of_krai)
+    more = {**above, **{r.id: above[r.id] + 3.0 * word(r, "run_ms") for r in of_krai}}
+    gpu, with_more = _fit_gpu(rows, above), _fit_gpu(rows, more)
+    assert with_more.pj_per_mac == pytest.approx(gpu.pj_per_mac, rel=0.02)
+    assert with_more.active_w == pytest.approx(gpu.active_w, rel=0.02)
+    for row in of_krai:
+        assert _without_own_idle(gpu, row, of_krai, more) == pytest.approx(_without_own_idle(gpu, row, of_krai, above), rel=0.03)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,8 @@ import pytest
 import edgedla
 from edgedla.costs.networks import network
 from edgedla.placement.prediction.prediction import Prediction
+from edgedla.reports.page.numbers import significant
+from edgedla.reports.prediction import render_prediction
 
 #: AlexNet on the DLA in a process of its own: the network on the GPU beside it -> its time in ms (HaX-CoNN, z3_overhead.txt;
 #: mean of two runs). The other four of its six networks are not carried.
@@ -40,6 +42,8 @@ def test_on_orin_both_ways_are_stated_where_they_differ() -> None:
     (resnet,) = (s for s in prediction.streams if s.open_turns)
     assert resnet.together.spread > 0.3
     assert any(f"{resnet.name}: beside the others" in note for note in prediction.notes)
+    ends = [significant(us / 1e3) for us in resnet.beside_us]
+    assert f"  {ends[0]} to {ends[1]}  " in render_prediction(prediction, "text")
     kernels = side_by_side(nets, devices, "agx-orin-32gb", "8.5", "int8", one_process=True)
     assert not any(s.open_turns for s in kernels.streams)
     assert kernels.streams[1].together.latency_us == pytest.approx(resnet.beside_us[0], rel=1e-3)
