@@ -40,7 +40,7 @@ ONE_CORE, ALL = ("GPU", "DLA0"), ("GPU", "DLA0", "DLA1")
 @CHECKED
 @given(st.one_of(problems(8, ONE_CORE, 3), problems(6, ALL, 3)))
 def test_bound_and_value_enclose_the_brute_force_makespan_of_many_models(problem: Problem) -> None:
-    assert can_solve(problem, MAKESPAN)
+    assert can_solve(problem)
     least = least_makespan(problem)
     solution = solve_many(problem, MAKESPAN, starts(problem), Deadline.after(20.0), value_of=schedule_length())
     assert solution.bound <= least * (1 + 1e-9)

@@ -240,10 +240,10 @@ def test_around_after_the_deadline_places_nothing() -> None:
     assert len(ends) == len(choices) == 0
 
 
-def test_turns_shorten_a_pair_deterministically() -> None:
+def test_turns_shorten_a_pair_deterministically_and_go_on_where_patience_ended() -> None:
     request = PlacementRequest("agx-orin-64gb", precision="int8", objective="makespan")
-    answers = []
-    for _ in range(2):
+    answers, calls = [], []
+    for patience_s in (INFINITY, 1e-3):
         problem = prepare([network("resnet50_b1"), network("resnet18")], request).problem(MAKESPAN)
         best = Best(problem, MAKESPAN, schedule_length())
         best.offer_all(baselines(problem).values(), NEVER)
@@ -256,20 +256,25 @@ def test_turns_shorten_a_pair_deterministically() -> None:
         turns = Rounds(problem, best, order, ways, NEVER)
         turns.begin(NEVER)
         assert best.evaluation is not None
-        turns.run([best.evaluation], NEVER, 0.0)
+        done = [-1, 0]
+        while done[-1] > done[-2]:
+            turns.run([best.evaluation], NEVER, 0.0, patience_s)
+            done.append(len(turns._turned) + len(turns._moved))
+        calls.append(len(done))
         assert best.value < before
         assert legal(problem, best.evaluation, MAKESPAN)
         answers.append((best.value, best.evaluation.assignment))
     assert answers[0] == answers[1]
+    assert calls[0] < calls[1]
 
 
 def test_after_a_proof_no_more_rounds_are_run(monkeypatch: pytest.MonkeyPatch) -> None:
     targets: List[float] = []
     run = Rounds.run
 
-    def watched(self: Rounds, seeds: Iterable[Evaluation], until: Deadline, target: float) -> None:
+    def watched(self: Rounds, seeds: Iterable[Evaluation], until: Deadline, target: float, patience_s: float) -> None:
         targets.append(target)
-        run(self, seeds, until, target)
+        run(self, seeds, until, target, patience_s)
 
     monkeypatch.setattr(Rounds, "run", watched)
     request = PlacementRequest("agx-orin-64gb", precision="int8", objective="makespan")

@@ -7,7 +7,7 @@ from typing import Dict, Iterable, List, NamedTuple, Sequence, Set, Tuple
 
 import numpy as np
 
-from edgedla.placement.deadline import Deadline
+from edgedla.placement.deadline import Deadline, Stopwatch
 from edgedla.placement.problem.evaluate import Evaluation, evaluate
 from edgedla.placement.problem.goal import INFINITY, legal
 from edgedla.placement.problem.problem import Problem
@@ -119,14 +119,20 @@ class Rounds:
                 return
             self._try(self._grown(order), PAIRS * TRIED)
 
-    def run(self, seeds: Iterable[Evaluation], until: Deadline, target: float) -> None:
-        """Continues from the seeds and the best known until nothing improves, the time is up, or the target is reached."""
+    def run(self, seeds: Iterable[Evaluation], until: Deadline, target: float, patience_s: float = INFINITY) -> None:
+        """Continues from the seeds and the best known until nothing improves, the time is up, or the target is reached; or, where a
+        later call is to go on, until the seconds of `patience_s` brought nothing shorter."""
         self._until = until
         for e in seeds:
             self._look_at(e)
         # With two models each turn is around one alone, which may run sooner or later; more need many moves.
         movable = 1 if len(self.order) == 2 else PAIRS * TRIED
+        shortest, since = self.best.value, Stopwatch()
         while not until.passed and self.best.value > target:
+            if self.best.value < shortest:
+                shortest, since = self.best.value, Stopwatch()
+            elif since.seconds > patience_s:
+                return
             best = sorted((a for a, us in self._lengths.items() if us < INFINITY), key=lambda a: (self._lengths[a], a))
             turns = [(m, a) for a in best[:PAIRS] for m in self._models if (m, a) not in self._turned]
             if turns:

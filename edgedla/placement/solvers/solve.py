@@ -86,7 +86,7 @@ def _searched(
 
     if has_two_models(problem, goal):
         return solve_pair(problem, goal, start, until, gap, value_of)
-    if has_more_models(problem, goal):
+    if has_more_models(problem):
         # HiGHS, which gets the other half, sometimes has the better bound.
         return solve_many(problem, goal, start, until.part(1 / 2), gap, value_of)
     return None

@@ -35,11 +35,10 @@ class _Pair(NamedTuple):
         return cls(with_equal_cores(part) if unequal else part, members)
 
 
-def can_solve(problem: Problem, goal: Goal) -> bool:
+def can_solve(problem: Problem) -> bool:
     """True for several models with the GPU and a core; also for two models that `solve_pair` does not handle."""
     return (
-        goal.objective == "makespan"
-        and len(problem.models) > 1
+        len(problem.models) > 1
         and GPU in problem.devices
         and len(problem.devices) > 1
         and all(problem.items_of(m) for m in range(len(problem.models)))

@@ -70,25 +70,20 @@ def solve_program(
     relaxed: Dict[Tuple[str, ...], Relaxation] = {}
     sets = engine_sets(problem, goal)
     for engines in sets:
+        bounds[engines], _ = floor_on(problem, goal, engines)
         if deadline.passed and best.evaluation is not None:
             # No time left to write the program; the cheap bound remains.
             timed_out = True
-            bounds[engines], _ = floor_on(problem, goal, engines)
             continue
         r = relaxed[engines] = relax(problem, engines)
         _objective(r, goal, best.value)
-        bounds[engines], _ = floor_on(problem, goal, engines)
         if len(sets) > 1 and not deadline.passed:
             bounds[engines] = max(bounds[engines], r.model.continuous_bound(deadline))
     # The most promising set first: its solution may rule out the others.
-    for engines in sorted(sets, key=lambda s: bounds[s]):
-        if engines not in relaxed:
-            continue
+    for engines in sorted(relaxed, key=lambda s: bounds[s]):
         r = relaxed[engines]
         seen: Set[Tuple[str, ...]] = set()
-        if bounds[engines] >= best.value * (1 - gap):
-            continue
-        while True:
+        while bounds[engines] < best.value * (1 - gap):
             if deadline.passed and rounds:
                 timed_out = True
                 break
@@ -110,10 +105,8 @@ def solve_program(
                 elif value_of is not None:
                     _cut_value(r, e, proven)
                 cut_count(r, e)
-            if bounds[engines] >= best.value * (1 - gap):
-                break
             if answer.status == "time":
-                timed_out = True
+                timed_out = timed_out or bounds[engines] < best.value * (1 - gap)
                 break
     bound = min(min(bounds.values(), default=INFINITY), best.value)
     return Solution(best.evaluation, best.value, bound, "highs", rounds, watch.seconds, timed_out)
@@ -150,21 +143,20 @@ def _objective(r: Relaxation, goal: Goal, known: float) -> None:
         r.model.at_most(spent, known)
         return
     use_every_engine(r)
+    rates = problem.rates if goal.objective == "throughput" else (1.0,) * len(problem.models)
     # Excludes assignments that are no better than the best known.
     top = r.model.column(cost=1.0, upper=known)
     for device in r.devices:
         factor = problem.factor(together, device)
         load: Linear = {}
         for m in range(len(problem.models)):
-            rate = problem.rates[m] if goal.objective == "throughput" else 1.0
-            add(load, r.latency.get((m, device), {}), rate * factor)
+            add(load, r.latency.get((m, device), {}), rates[m] * factor)
         r.model.at_least(add({top: 1.0}, load, -1.0))
     if goal.objective == "makespan" or goal.one_in_flight:
         for m in latency:
             serial: Linear = {}
-            rate = problem.rates[m] if goal.objective == "throughput" else 1.0
             for device in r.devices:
-                add(serial, r.latency.get((m, device), {}), rate * problem.factor(together, device))
+                add(serial, r.latency.get((m, device), {}), rates[m] * problem.factor(together, device))
             r.model.at_least(add({top: 1.0}, serial, -1.0))
 
 

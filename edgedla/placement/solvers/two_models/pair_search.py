@@ -8,7 +8,7 @@ import numpy as np
 
 from edgedla.placement.deadline import NEVER, Deadline, Stopwatch
 from edgedla.placement.problem.evaluate import Evaluation
-from edgedla.placement.problem.goal import INFINITY
+from edgedla.placement.problem.goal import GAPS, INFINITY
 from edgedla.placement.problem.problem import Problem
 from edgedla.placement.solvers.best import HANDED_OUT, Best
 from edgedla.placement.solvers.bounds.prices import Prices
@@ -40,27 +40,35 @@ class PairSearch:
     def _is_open(self) -> bool:
         return self.bound < self.pair.limit and not self.pair.deadline.passed
 
+    @property
+    def _is_far(self) -> bool:
+        """False near the bound, where the search ends by default: labels find what is still shorter, and prove it."""
+        return self.pair.limit > self.bound * (1 + GAPS["makespan"])
+
     def run(self) -> None:
         """Raises `bound`, and offers shorter pairs, until both meet or the time is over."""
         pair = self.pair
         if not self._is_open:
             return
-        watch, labels = Stopwatch(), None
+        watch = Stopwatch()
         rounds = self._begun()
-        # A narrow look over labels takes 3 to 4 times as long as the begin (ten pairs). In less time it would find nothing.
-        if pair.deadline.to_prepare.left_s < watch.seconds:
-            self._improve(rounds, pair.deadline)
+        begin_s = watch.seconds
+        # A narrow look over labels takes 3 to 7 times as long as the begin (16 pairs). In less time it would find nothing.
+        if self._is_far and pair.deadline.to_prepare.left_s < begin_s:
+            self._improve(rounds, pair.deadline, patience_s=begin_s)
         if self._is_open:
             self.bound, self._weights = climbed_weights(pair.frontiers, pair.factors, self._weighed, self._weights, self.bound)
-        if LabelRounds.can_run(pair):
-            # A narrow look takes a fraction of the time of the rounds, and mostly finds what they would.
-            labels = LabelRounds(pair, self._weights, self._weighed)
-            self.bound = labels.dive(self.bound, pair.deadline)
-        # Near the bound the time is left to the labels: they find shorter pairs as well, and prove them.
-        if labels is None or pair.limit > self.bound * (1 + LEAST_STEP):
-            self._improve(rounds, pair.deadline.to_prepare if labels else pair.deadline)
+        if not LabelRounds.can_run(pair):
+            self._improve(rounds, pair.deadline)
+            self._look_in_any_order(rounds)
+            return
+        # A narrow look takes a fraction of the time of the rounds, and mostly finds what they would.
+        labels = LabelRounds(pair, self._weights, self._weighed)
+        self.bound = labels.dive(self.bound, pair.deadline)
+        if self._is_far:
+            self._improve(rounds, pair.deadline.to_prepare, patience_s=begin_s)
         self._look_in_any_order(rounds)
-        if labels and self._is_open:
+        if self._is_open:
             self.bound = labels.run(self.bound, pair.deadline)
             if self._is_open:
                 # Too many branches for a proof: a shorter pair may still be found.
@@ -91,9 +99,9 @@ class PairSearch:
                 return
             reach = (self.bound + reach) / 2
 
-    def _improve(self, rounds: Rounds, until: Deadline, seeds: Sequence[Evaluation] = ()) -> None:
+    def _improve(self, rounds: Rounds, until: Deadline, seeds: Sequence[Evaluation] = (), patience_s: float = INFINITY) -> None:
         known = [] if self.pair.best.evaluation is None else [self.pair.best.evaluation]
-        rounds.run([*known, *seeds], until, self.bound)
+        rounds.run([*known, *seeds], until, self.bound, patience_s)
 
     def _dive(self, rows: np.ndarray) -> np.ndarray:
         """By row of weights, a bound; the best pairs of the placements that the weights lead to are offered."""

@@ -17,8 +17,7 @@ def can_solve(problem: Problem, goal: Goal) -> bool:
     """Two models with the GPU, on cores that are alike, and loadables that hold any layers of their model."""
     on_cores = [[i for i in problem.items_of(m) if set(problem.items[i].allowed) - {GPU}] for m in range(len(problem.models))]
     return (
-        goal.objective == "makespan"
-        and len(problem.models) == 2
+        len(problem.models) == 2
         and GPU in problem.devices
         and len(problem.devices) > 1
         and not goal.is_bounded
