@@ -43,7 +43,7 @@ class PairSearch:
     @property
     def _is_far(self) -> bool:
         """False near the bound, where the search ends by default: labels find what is still shorter, and prove it."""
-        return self.pair.limit > self.bound * (1 + GAPS["makespan"])
+        return self.pair.best.value > self.bound * (1 + GAPS["makespan"])
 
     def run(self) -> None:
         """Raises `bound`, and offers shorter pairs, until both meet or the time is over."""
