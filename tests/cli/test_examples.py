@@ -50,7 +50,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "[W] [TRT] Default DLA is enabled but layer X is not supported on DLA, falling back to GPU.\n"
     )
     subprocess.run(
-        [sys.executable, str(DETECTOR / "make_data.py"), "data", "--frames", "2", "--calibration", "12"],
+        [sys.executable, str(DETECTOR / "make_data.py"), "data", "--frames", "2", "--calibration", "5"],
         cwd=made,
         check=True,
         stdout=subprocess.DEVNULL,
