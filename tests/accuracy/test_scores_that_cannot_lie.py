@@ -12,6 +12,7 @@ import pytest
 from edgedla.accuracy.metrics import METRICS
 from edgedla.accuracy.scores.intervals import mean_interval
 from edgedla.accuracy.scores.judgement import EXCEEDED, NOT_SHOWN, SHOWN, Witness, judge
+from edgedla.accuracy.scores.labels import IGNORED
 from edgedla.accuracy.split_samples import mixed_by_class
 from edgedla.cli.main import exit_code_of
 from edgedla.quantization.samples import Samples
@@ -295,3 +296,10 @@ def test_random_damage_is_never_accepted_and_never_a_bug(models: Dict[str, Path]
             line = [verb, model, "--data", data, "--metric", METRIC[kind], "--max-drop", "0.5%", *more[verb]]
             code = exit_code_of(line)
             assert code in (1, 2, 3, 4, 5, 6, 7), (seed, name, kind, verb, code)
+
+
+@pytest.mark.parametrize("label", [np.zeros((0, 5), np.float32), np.full((4, 4), IGNORED)], ids=["no box", "all ignored"])
+def test_a_sample_without_a_label_says_nothing_of_labels(label: np.ndarray) -> None:
+    witness = Witness()
+    witness.see({"x": np.ones(3)}, {"y": np.ones(3)}, label)
+    assert (witness.count, witness._labels) == (1, set())

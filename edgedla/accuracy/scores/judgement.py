@@ -61,7 +61,8 @@ class Witness:
         if label is not None and len(self._labels) < 2:
             classes = np.asarray(label).reshape(-1)
             classes = classes[classes != IGNORED]
-            self._labels.update(str(c) for c in (classes.min(), classes.max()) if classes.size and classes.dtype.kind in "biuf")
+            if classes.size and classes.dtype.kind in "biuf":
+                self._labels.update((str(classes.min()), str(classes.max())))
         if len(outputs) == 1:
             self._answers.add(int(np.argmax(next(iter(outputs.values())))))
 
