@@ -112,19 +112,8 @@ def _answer(name: str, program: str, argument: str) -> Finding:
 def _interrupted(context: Context) -> Finding:
     folder = Path(context.work) / "interrupted"
     path, request = prepare(folder, "interrupted", many_loadables(), "hybrid", "fp16")
-    command = [
-        sys.executable,
-        "-m",
-        "edgedla",
-        "build",
-        str(path),
-        "-o",
-        str(folder / "artifact"),
-        "--backend",
-        "tensorrt",
-        "--target",
-        request.target,
-    ]
+    command = [sys.executable, "-m", "edgedla", "build", str(path), "-o", str(folder / "artifact")]
+    command += ["--backend", "tensorrt", "--target", request.target]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert process.stdout is not None
     heard = iter(process.stdout)

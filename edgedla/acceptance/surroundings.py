@@ -20,16 +20,9 @@ from edgedla.targets.jetson import on_jetson
 
 #: Keys of the unit that define its sandbox; those of its start, watchdog and stop belong to a pipeline.
 SANDBOX = (
-    "SupplementaryGroups",
-    "StateDirectory",
-    "NoNewPrivileges",
-    "ProtectSystem",
-    "ProtectHome",
-    "ProtectControlGroups",
-    "RestrictSUIDSGID",
-    "LockPersonality",
-    "UMask",
-)
+    "SupplementaryGroups StateDirectory NoNewPrivileges ProtectSystem ProtectHome ProtectControlGroups RestrictSUIDSGID "
+    "LockPersonality UMask"
+).split()
 #: The elements that runtime/sources/gstreamer.py uses on a Jetson.
 ELEMENTS = ("nvarguscamerasrc", "nvv4l2decoder", "nvvidconv", "nvjpegdec", "v4l2src", "rtspsrc", "videoconvert", "appsink")
 #: The conversion of a stream on a Jetson, with a test picture instead of the decoder.
@@ -82,22 +75,9 @@ def service(context: Context) -> List[Finding]:
     if os.geteuid() != 0:
         raise Skip("systemd-run with a sandbox needs root: sudo edgedla doctor --deep")
     result = Path(context.work) / "sandbox.json"
-    command = [
-        "systemd-run",
-        "--wait",
-        "--pipe",
-        "--quiet",
-        *sandbox(),
-        "-p",
-        f"ReadWritePaths={context.work}",
-        sys.executable,
-        "-m",
-        "edgedla.acceptance.child",
-        "P2",
-        f"{context.work}/context.json",
-        str(result),
-    ]
-    code, text = run_program(command, 20)
+    unit = ("systemd-run", "--wait", "--pipe", "--quiet", *sandbox(), "-p", f"ReadWritePaths={context.work}")
+    child = (sys.executable, "-m", "edgedla.acceptance.child", "P2", f"{context.work}/context.json", str(result))
+    code, text = run_program((*unit, *child), 20)
     findings = [
         Finding("P2 in the sandbox", f"exit code {code}", "exit code 0", "jetson/edgedla-pipeline@.service", {"output": text})
     ]
@@ -128,28 +108,9 @@ def container(context: Context) -> List[Finding]:
         raise Skip("no docker")
     folder = Path(context.work) / "container"
     folder.mkdir(exist_ok=True)
-    code, text = run_program(
-        (
-            "docker",
-            "run",
-            "--rm",
-            "--runtime",
-            "nvidia",
-            "-v",
-            "/etc/nv_tegra_release:/etc/nv_tegra_release:ro",
-            "-v",
-            f"{folder}:/truth",
-            context.container,
-            "doctor",
-            "--deep",
-            "--quick",
-            "--steps",
-            "P2,P4,P6",
-            "-o",
-            "/truth/truth.tar.gz",
-        ),
-        58,
-    )
+    shared = ("-v", "/etc/nv_tegra_release:/etc/nv_tegra_release:ro", "-v", f"{folder}:/truth")
+    asked = ("doctor", "--deep", "--quick", "--steps", "P2,P4,P6", "-o", "/truth/truth.tar.gz")
+    code, text = run_program(("docker", "run", "--rm", "--runtime", "nvidia", *shared, context.container, *asked), 58)
     findings = [Finding("the image", f"exit code {code}", "exit code 0", "jetson/Dockerfile", {"output": text})]
     if code == 0 and (folder / "truth.tar.gz").is_file():
         report, _ = unpack(folder / "truth.tar.gz")

@@ -53,14 +53,8 @@ def _compared(kernel: Mapping[str, float], tegrastats: Mapping[str, float]) -> L
     """The kernel's rails, as edgedla reads them, against tegrastats at the same time: names and values."""
     if not kernel or not tegrastats:
         return []
-    findings = [
-        Finding(
-            "rails of the kernel and of tegrastats",
-            ", ".join(sorted(tegrastats)),
-            ", ".join(sorted(kernel)),
-            "targets/device_files.py",
-        )
-    ]
+    seen, expected = ", ".join(sorted(tegrastats)), ", ".join(sorted(kernel))
+    findings = [Finding("rails of the kernel and of tegrastats", seen, expected, "targets/device_files.py")]
     for rail in sorted(set(kernel) & set(tegrastats)):
         off_mw = abs(kernel[rail] - tegrastats[rail])
         near = off_mw <= max(AGREE_SHARE * tegrastats[rail], AGREE_MW)

@@ -116,17 +116,8 @@ def sample_between(board: Board, before: Reading, now: Reading, seconds: float, 
         power, temperatures = power or line.power_mw, temperatures or line.temperatures_c
     if not power and not temperatures:
         source, power, temperatures = _from_jetson_stats()
-    return Sample(
-        round(seconds, 3),
-        busy,
-        clocks,
-        limits,
-        temperatures,
-        power,
-        board.power_mode,
-        source,
-        tuple(_warnings(board, before, now, busy, clocks)),
-    )
+    warnings = tuple(_warnings(board, before, now, busy, clocks))
+    return Sample(round(seconds, 3), busy, clocks, limits, temperatures, power, board.power_mode, source, warnings)
 
 
 def _warnings(

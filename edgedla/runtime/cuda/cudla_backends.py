@@ -23,6 +23,7 @@ from edgedla.runtime.cuda.cudla_abi import (
 log = logging.getLogger("edgedla.runtime.cudla")
 #: More tensors than any loadable has: a larger number means that the driver has another interface.
 MOST_TENSORS = 1024
+NO_FLAGS = ctypes.c_uint32(0)
 
 
 class Backend(Protocol):
@@ -193,7 +194,7 @@ class CtypesBackend:
             ctypes.c_void_p(pointer),
             ctypes.c_size_t(size_bytes),
             ctypes.byref(out),
-            ctypes.c_uint32(0),
+            NO_FLAGS,
         )
         return int(out.value or 0)
 
@@ -205,7 +206,7 @@ class CtypesBackend:
             ctypes.c_char_p(loadable),
             ctypes.c_size_t(len(loadable)),
             ctypes.byref(module),
-            ctypes.c_uint32(0),
+            NO_FLAGS,
         )
         return int(module.value or 0)
 
@@ -227,12 +228,7 @@ class CtypesBackend:
 
     def submit(self, device: int, task: Task, stream: int) -> None:
         self._call(
-            "cudlaSubmitTask",
-            ctypes.c_void_p(device),
-            ctypes.byref(task),
-            ctypes.c_uint32(1),
-            ctypes.c_void_p(stream),
-            ctypes.c_uint32(0),
+            "cudlaSubmitTask", ctypes.c_void_p(device), ctypes.byref(task), ctypes.c_uint32(1), ctypes.c_void_p(stream), NO_FLAGS
         )
 
     def last_error(self, device: int) -> None:
@@ -244,7 +240,7 @@ class CtypesBackend:
         self._call("cudlaMemUnregister", ctypes.c_void_p(device), ctypes.c_void_p(address))
 
     def unload(self, module: int) -> None:
-        self._call("cudlaModuleUnload", ctypes.c_void_p(module), ctypes.c_uint32(0))
+        self._call("cudlaModuleUnload", ctypes.c_void_p(module), NO_FLAGS)
 
     def destroy_device(self, device: int) -> None:
         self._call("cudlaDestroyDevice", ctypes.c_void_p(device))

@@ -12,25 +12,10 @@ from edgedla.runtime.decode.detections import BoxSettings, Detection, sigmoid
 from edgedla.text.printable import rounded
 
 Keypoint = Tuple[float, float, float]
-#: Pairs of COCO's 17 keypoints joined in pictures: nose, eyes, ears, shoulders, elbows, wrists, hips, knees, ankles.
-COCO_LIMBS = (
-    (0, 1),
-    (0, 2),
-    (1, 3),
-    (2, 4),
-    (5, 6),
-    (5, 7),
-    (7, 9),
-    (6, 8),
-    (8, 10),
-    (5, 11),
-    (6, 12),
-    (11, 12),
-    (11, 13),
-    (13, 15),
-    (12, 14),
-    (14, 16),
-)
+#: Pairs of COCO's 17 keypoints joined in pictures: nose, eyes, ears; shoulders, elbows, wrists; hips, knees, ankles.
+_HEAD, _ARMS = ((0, 1), (0, 2), (1, 3), (2, 4)), ((5, 6), (5, 7), (7, 9), (6, 8), (8, 10))
+_TRUNK, _LEGS = ((5, 11), (6, 12), (11, 12)), ((11, 13), (13, 15), (12, 14), (14, 16))
+COCO_LIMBS = (*_HEAD, *_ARMS, *_TRUNK, *_LEGS)
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,9 @@ import contextlib
 import hmac
 import json
 import logging
+import re
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http.cookies import CookieError, SimpleCookie
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Tuple
@@ -16,6 +17,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from edgedla.errors import RunError
 from edgedla.runtime.health.endpoint import BoundedServer, QuietHandler
 from edgedla.runtime.hosts import is_this_machine, may_ask, refused, serving_hint
+from edgedla.runtime.live.hls import NAMES, Hls, chain
 from edgedla.runtime.live.scenes import Scene, Scenes
 from edgedla.runtime.live.state import State, Warnings
 from edgedla.runtime.pipeline.pipeline import Pipeline
@@ -33,12 +35,13 @@ MOST_CONNECTIONS, LONGEST_S, SILENCE_S = 64, 24 * 3600.0, 20.0
 COOKIE = "edgedla_token"
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; "
-    "frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
+    "media-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
 }
 BOUNDARY = "edgedla-frame"
+_PIECE = re.compile(rf"/camera/(.+)/({NAMES.pattern})")
 
 
 class ViewServer(BoundedServer):
@@ -54,6 +57,9 @@ class Site:
     token: str
     stopped: threading.Event
     names: Tuple[str, ...] = ()
+    #: GStreamer's elements of a film in pieces; "": none.
+    film: str = ""
+    films: Dict[str, Hls] = field(default_factory=dict)
 
 
 class Handler(QuietHandler):
@@ -73,14 +79,22 @@ class Handler(QuietHandler):
             return None
         path = unquote(parts.path)
         if path == "/":
-            return self.answer(200, "text/html; charset=utf-8", page(self.site.state.document()))
+            return self.answer(200, "text/html; charset=utf-8", page(self.site.state.document(), bool(self.site.film)))
         if path == "/style.css":
             return self.answer(200, "text/css; charset=utf-8", SHEET.read_bytes() + (TEMPLATES / "live.css").read_bytes())
         if path == "/live.js":
             return self.answer(200, "text/javascript; charset=utf-8", (TEMPLATES / "live.js").read_bytes())
         if path == "/state.json":
             return self.answer(200, "application/json", json.dumps(self.site.state.document()).encode())
-        return self._picture(path)
+        piece = _PIECE.fullmatch(path)
+        return self._film(*piece.groups()) if piece and self.site.film else self._picture(path)
+
+    def _film(self, source: str, name: str) -> None:
+        scene = self.site.scenes.by_source.get("" if source == "-" else source)
+        data = scene and self.site.films.setdefault(source, Hls(scene, self.site.film, self.site.stopped)).file(name)
+        if not data:
+            return self.answer(404, "text/plain", b"nothing here\n")
+        return self.answer(200, "video/mp2t" if name.endswith("ts") else "application/vnd.apple.mpegurl", data)
 
     def _picture(self, path: str) -> None:
         key, dot, ending = path[1:].rpartition(".")
@@ -136,14 +150,14 @@ class Handler(QuietHandler):
         super().end_headers()
 
 
-def page(document: Dict[str, Any]) -> bytes:
+def page(document: Dict[str, Any], film: bool = False) -> bytes:
     """The page with its first state, so that it can be read without the script."""
     import jinja2
 
     loader = jinja2.FileSystemLoader(str(TEMPLATES))
     template = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined).get_template("live.html.j2")
     # A source may be a file whose name is not UTF-8.
-    return template.render(d=document).encode("utf-8", "backslashreplace")
+    return template.render(d=document, film=film).encode("utf-8", "backslashreplace")
 
 
 @contextlib.contextmanager
@@ -159,7 +173,8 @@ def serve_view(pipeline: Pipeline, config: ViewConfig, title: str = "") -> Itera
     token, warnings = _token(config), Warnings()
     scenes = Scenes(tuple(pipeline.captures), config.rate, config.width)
     stopped = threading.Event()
-    site = Site(State(pipeline, scenes, warnings, title), scenes, token, stopped, config.names)
+    film = chain(config.rate) if config.video == "hls" else ""
+    site = Site(State(pipeline, scenes, warnings, title), scenes, token, stopped, config.names, film)
     handler = type("SiteHandler", (Handler,), {"site": site})
     try:
         server = ViewServer((config.address, config.port), handler)

@@ -134,16 +134,9 @@ class Events:
             return
         make_folder(os.path.dirname(os.path.abspath(self._state)))
         left = _left_in(self._state)
+        ended = {"state": "end", "time": round(time.time(), 3), "seconds": None, "why": "the run that began it was killed"}
         for document in left:
-            self._say(
-                {
-                    **document,
-                    "state": "end",
-                    "time": round(time.time(), 3),
-                    "seconds": None,
-                    "why": "the run that began it was killed",
-                }
-            )
+            self._say({**document, **ended})
         if left:
             self._keep_state()
 

@@ -86,6 +86,8 @@ def check_names(config: PipelineConfig) -> None:
     if not 0 < config.view.rate <= 60 or config.view.width < 16 or config.view.port > 65535:
         view = f"rate {config.view.rate:g}, width {config.view.width}, port {config.view.port}"
         raise UsageError(f"view: {view}", allowed="rate above 0 up to 60, width from 16, port up to 65535")
+    if config.view.video not in ("mjpeg", "hls"):
+        raise UsageError(f"view.video is {config.view.video!r}", allowed="mjpeg, hls")
     if config.models and not config.sources:
         raise UsageError("the models have no sources", allowed="sources: {NAME: URI}")
     for name, model in config.models.items():

@@ -265,11 +265,9 @@ class Lane:
         self._broken_run += 1
         # The first, and then each power of two: a network that overflows does so in every frame.
         if self.non_finite & (self.non_finite - 1) == 0:
+            why = "values beyond FP16's 65504, or broken weights"
             log.warning(
-                "%s: output %s holds NaN or infinity (%d results so far): values beyond FP16's 65504, or broken weights",
-                item.runner,
-                broken[0],
-                self.non_finite,
+                "%s: output %s holds NaN or infinity (%d results so far): %s", item.runner, broken[0], self.non_finite, why
             )
 
     @property

@@ -257,12 +257,8 @@ class Pipeline:
             self._close_sinks()
             return
         lost = self.submitted - self.results
-        self.fail(
-            RunError(
-                f"{', '.join(hung)} did not end; {lost} submitted frames have no result",
-                hint="an output or a driver hangs; every result before it is complete",
-            )
-        )
+        what = f"{', '.join(hung)} did not end; {lost} submitted frames have no result"
+        self.fail(RunError(what, hint="an output or a driver hangs; every result before it is complete"))
 
     def _guard(self, stage: Callable[[Lane], None], lane: Lane) -> None:
         try:

@@ -165,6 +165,7 @@ class ViewConfig:
         token_file: file with the token that visitors must give (/?token=...); "": no token.
         names: host names by which browsers may ask for the page, besides addresses and localhost.
         rate: maximum pictures per second and source. width: larger pictures are scaled down to it.
+        video: mjpeg, or hls: H.264, some seconds late, a fraction of the bytes.
     """
 
     port: int = 0
@@ -173,6 +174,7 @@ class ViewConfig:
     names: Tuple[str, ...] = ()
     rate: float = 10.0
     width: int = 960
+    video: str = "mjpeg"
 
 
 @dataclass(frozen=True)

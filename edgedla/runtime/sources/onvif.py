@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from ipaddress import IPv4Interface, IPv4Network, ip_address
+from ipaddress import IPv4Address, IPv4Interface, IPv4Network
 from typing import Any, List, Optional, Tuple
 from urllib.parse import unquote, urlsplit
 
@@ -61,14 +61,13 @@ def discovered(network: str) -> Tuple[Camera, ...]:
 def _camera(addresses: List[str], scopes: List[str]) -> Optional[Camera]:
     for address in addresses:
         try:
-            host = ip_address(urlsplit(address).hostname or "")
+            host = IPv4Address(urlsplit(address).hostname or "")
         except ValueError:
             continue
         told = [unquote(s.rpartition("/")[2]) for kind in ("name/", "hardware/") for s in scopes if s.startswith(_SCOPE + kind)]
-        shown = f"[{host}]" if host.version == 6 else f"{host}"
         name, remark = (
             " ".join(dict.fromkeys(told)).strip() or "camera",
-            f"its manual or http://{shown}/ tells PATH and the formats",
+            f"its manual or http://{host}/ tells PATH and the formats",
         )
-        return Camera(name, address, {"uri": f"rtsp://USER:PASSWORD@{shown}/PATH"}, remark=remark)
+        return Camera(name, address, {"uri": f"rtsp://USER:PASSWORD@{host}/PATH"}, remark=remark)
     return None

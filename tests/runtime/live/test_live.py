@@ -6,6 +6,7 @@ import contextlib
 import http.client
 import json
 import logging
+import re
 import socket
 import threading
 import time
@@ -14,12 +15,13 @@ import numpy as np
 import pytest
 
 from docs.chrome import CHROMIUM, open_page
-from edgedla.errors import RunError
+from edgedla.errors import EnvironmentMissing, RunError
 from edgedla.runtime.decode.detections import Detection
 from edgedla.runtime.frames import Frame, FrameResult
 from edgedla.runtime.live.scenes import Scenes
 from edgedla.runtime.live.server import page, serve_view
 from edgedla.runtime.live.state import WORDS, Warnings
+from edgedla.runtime.outputs.films.mp4 import encoder, has
 from edgedla.runtime.pipeline.capture import Capture
 from edgedla.runtime.pipeline.config import load_config
 from edgedla.runtime.pipeline.pipeline import Limits
@@ -133,7 +135,7 @@ def running(title="", **view):
 
 
 def ask(port, path, **headers):
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=45)
     connection.request("GET", path, headers=headers)
     answer = connection.getresponse()
     body = answer.read()
@@ -382,6 +384,77 @@ def middle_of(browser, element):
         f"(() => {{ const e = {element}; e.scrollIntoView({{block: 'center'}}); const r = e.getBoundingClientRect(); "
         "return [r.left + r.width / 2, r.top + r.height / 2]; })()"
     )
+
+
+HLS = pytest.mark.skipif(
+    encoder() is None or not has("hlssink2"), reason="GStreamer here has no hlssink2, or no encoder of H.264"
+)
+
+
+def listed(text):
+    """(lengths in seconds, names) of a playlist's pieces."""
+    return [float(s) for s in re.findall(r"#EXTINF:([\d.]+)", text)], re.findall(r"^\d{5}\.ts$", text, re.MULTILINE)
+
+
+@HLS
+@pytest.mark.long
+def test_a_film_in_pieces_is_made_while_somebody_asks(monkeypatch):
+    monkeypatch.setattr("edgedla.runtime.live.hls.IDLE_S", 4.0)
+    with running(video="hls", rate=10) as (_, port, p):
+        encoding = lambda: [t for t in threading.enumerate() if t.name == "edgedla-hls"]  # noqa: E731
+        assert encoding() == []
+        end_s, names, lengths = time.monotonic() + 40, [], []
+        while len(names) < 3:
+            assert time.monotonic() < end_s, f"only {names}"
+            answer, text = ask(port, "/camera/good/live.m3u8")
+            assert answer.status == 200
+            assert answer.getheader("Content-Type") == "application/vnd.apple.mpegurl"
+            lengths, names = listed(text.decode())
+            time.sleep(0.3)
+        assert all(0 < length < 10 for length in lengths), text
+        answer, piece = ask(port, f"/camera/good/{names[-1]}")
+        assert answer.getheader("Content-Type") == "video/mp2t"
+        assert (piece[0], len(piece) % 188) == (0x47, 0), "packets of an MPEG transport stream"
+        assert len(encoding()) == 1, "one for all who ask"
+        assert ask(port, "/camera/good/live.m3u8", Host="evil.example")[0].status == 421
+        for path in ("good/99999.ts", "good/%2e%2e/live.m3u8", "good/../../etc/passwd", "nobody/live.m3u8", "good/live.m3u8/x"):
+            assert ask(port, f"/camera/{path}")[0].status == 404, path
+        assert ask(port, "/camera/good.jpg")[0].status == 200, "pictures are there for browsers that play no film"
+        while encoding():
+            assert time.monotonic() < end_s + 30
+            time.sleep(0.2)
+
+
+def test_without_the_setting_there_is_no_film():
+    with running() as (_, port, _):
+        assert ask(port, "/camera/good/live.m3u8")[0].status == 404
+        assert b"data-film" not in ask(port, "/")[1]
+
+
+def test_a_film_needs_an_encoder_before_the_page_is_served(monkeypatch):
+    monkeypatch.setattr("edgedla.runtime.live.hls.encoder", lambda: None)
+    with pytest.raises(EnvironmentMissing, match=r"(?s)no encoder of H.264.*video: mjpeg"), running(video="hls"):
+        pass
+
+
+@HLS
+@pytest.mark.slow
+@pytest.mark.skipif(not CHROMIUM, reason="no Chromium on this machine")
+def test_a_real_browser_plays_the_film():
+    found = lambda b, g: [[] for _ in g]  # noqa: E731
+    p = pipeline([camera("good", counter(rate=20))], [lane(engine(1.0, decode=found), ["good"])], limits=Limits(seconds=120))
+    with serve_view(p, ViewConfig(port=free_port(), video="hls")) as address, open_page(800, 900) as browser:
+        thread = threading.Thread(target=p.run, daemon=True)
+        thread.start()
+        browser.go(address)
+        if not browser.ask("document.createElement('video').canPlayType('application/vnd.apple.mpegurl')"):
+            pytest.skip("this Chromium plays no HLS by itself")
+        # Beyond the first pieces: where one ends and the next begins, a browser is stricter.
+        browser.until("(document.querySelector('video') || {}).currentTime > 5", 90)
+        assert browser.ask("document.querySelector('video').videoWidth") > 0
+        assert not [line for line in browser.console if "Content Security Policy" in line]
+        p.stop()
+        thread.join(20)
 
 
 @pytest.mark.slow

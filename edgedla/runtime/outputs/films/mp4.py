@@ -31,12 +31,12 @@ def encoder() -> Optional[str]:
         return None
     wanted = [name for name in encoders("auto") if name in _CHAINS]
     asked = ("mp4mux", "avidemux", "jpegdec", "h264parse")
-    if not all(_has(name) for name in asked):
+    if not all(has(name) for name in asked):
         return None
-    return next((name for name in wanted if _has(name)), None)
+    return next((name for name in wanted if has(name)), None)
 
 
-def _has(element: str) -> bool:
+def has(element: str) -> bool:
     return subprocess.run(["gst-inspect-1.0", "--exists", element], capture_output=True, check=False).returncode == 0
 
 
