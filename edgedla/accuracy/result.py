@@ -7,13 +7,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Dict, Mapping, Optional, Sequence, Tuple, Union
 
+import numpy as np
+
 from edgedla.accuracy.channels.measure import ChannelGroup
 from edgedla.accuracy.evaluate import Score
 from edgedla.accuracy.fp16_care import Fp16Finding
 from edgedla.accuracy.state import Step
 from edgedla.accuracy.triage import TensorError
 from edgedla.arguments import typed
-from edgedla.builder.plan.from_quantization import PAGE
+from edgedla.builder.plan.from_quantization import CACHE, MODEL, PAGE, PRECISIONS, REPORT
 from edgedla.errors import UsageError
 from edgedla.io.documents import document_in, header
 from edgedla.io.files import sha256_of, sha256_of_bytes, usable_folder
@@ -22,9 +24,11 @@ from edgedla.quantization.coverage import Coverage
 from edgedla.text.printable import digits
 from edgedla.text.shown import Shown
 
-CACHE, PRECISIONS, REPORT, MODEL = "calib.cache", "layer-precisions.txt", "quantization.json", "model.onnx"
 #: Most groups of channels that the document lists.
 WORST_GROUPS = 20
+#: What the document says of a tensor's error, and of its scale.
+_OF_ERRORS = tuple("tensor absmax best alone_db best_db loss_db output_share accumulated_db cosine suspect".split())
+_OF_TENSORS = ("tensor", "absmax", "origin", "rule", "why")
 #: Name in place of a calibration method if the ranges come from a cache or the model itself.
 GIVEN = "given ranges"
 
@@ -128,15 +132,7 @@ class Quantized(Shown):
             "coverage": {
                 "counts": dict(self.coverage.counts),
                 "tensors": [
-                    {
-                        "tensor": t.tensor,
-                        "absmax": digits(t.absmax),
-                        "origin": t.origin,
-                        "rule": t.rule,
-                        "why": t.why,
-                        "layers": list(t.layers),
-                        "lost_us": digits(self.missing_us.get(t.tensor, 0.0)),
-                    }
+                    {**_row(t, _OF_TENSORS), "layers": list(t.layers), "lost_us": digits(self.missing_us.get(t.tensor, 0.0))}
                     for t in self.coverage.tensors
                 ],
             },
@@ -147,42 +143,9 @@ class Quantized(Shown):
     def _rows(self) -> Dict[str, Any]:
         """Errors by tensor, findings in FP16, steps of the repair, and histograms."""
         return {
-            "errors": [
-                {
-                    "tensor": e.tensor,
-                    "absmax": digits(e.absmax),
-                    "best": digits(e.best),
-                    "alone_db": digits(e.alone_db),
-                    "best_db": digits(e.best_db),
-                    "loss_db": digits(e.loss_db),
-                    "output_share": digits(e.output_share),
-                    "accumulated_db": digits(e.accumulated_db),
-                    "cosine": digits(e.cosine),
-                    "suspect": e.suspect,
-                }
-                for e in self.errors
-            ],
-            "fp16": [
-                {
-                    "tensor": f.tensor,
-                    "problem": f.problem,
-                    "absmax": digits(f.absmax),
-                    "sqnr_db": digits(f.sqnr_db),
-                    "shift": f.shift,
-                }
-                for f in self.fp16
-            ],
-            "steps": [
-                {
-                    "name": s.name,
-                    "detail": s.detail,
-                    "before_db": digits(s.before_db),
-                    "sqnr_db": digits(s.sqnr_db),
-                    "kept": s.kept,
-                    "extra_us": digits(s.extra_us),
-                }
-                for s in self.steps
-            ],
+            "errors": [_row(e, _OF_ERRORS) for e in self.errors],
+            "fp16": [_row(f, ("tensor", "problem", "absmax", "sqnr_db", "shift")) for f in self.fp16],
+            "steps": [_row(s, ("name", "detail", "before_db", "sqnr_db", "kept", "extra_us")) for s in self.steps],
             "histograms": [
                 {
                     "tensor": h.tensor,
@@ -230,6 +193,12 @@ class Quantized(Shown):
         files.update(more)
         files[REPORT] = json.dumps(self.to_dict(), indent=1) + "\n"
         return publish_result(root, files)
+
+
+def _row(value: object, names: Sequence[str]) -> Dict[str, Any]:
+    """Attributes of a value by their names, numbers with a fraction to six digits."""
+    found = {name: getattr(value, name) for name in names}
+    return {name: digits(x) if isinstance(x, (float, np.floating)) else x for name, x in found.items()}
 
 
 def publish_result(folder: Path, files: Mapping[str, Union[str, bytes]]) -> Tuple[Path, ...]:

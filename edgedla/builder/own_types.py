@@ -20,7 +20,7 @@ def require_fp32(graph: LayerGraph, path: Path, platform: Platform) -> None:
     half, typed = graph.narrow, platform.release.strongly_typed
     if half:
         raise ModelError(
-            f"{len(half)} of {len(graph.layers)} layers compute in {graph.narrow_types} by the model's own types, first "
+            f"{len(half)} of {len(graph.layers)} layers compute in {graph.narrow_text} first "
             f"{half[0].name!r}: edgedla measures and simulates INT8 only on models in FP32",
             where=graph.name,
             hint="`edgedla quantize` writes it as Q/DQ in FP32" if typed else _turn(path, "int8", platform),

@@ -17,6 +17,7 @@ from edgedla.fixes.network.write_model import whole_proto
 from edgedla.fixes.opset import keep_description
 from edgedla.fixes.proofs.float16 import measured_text, out_of_range
 from edgedla.fixes.proofs.float_types import proof_text
+from edgedla.graph.layer_graph import HALVED
 from edgedla.importers.model_file import float32_types
 from edgedla.importers.model_file.float16_tensors import LARGEST, as_float16
 from edgedla.importers.model_file.float32_types import TURNED, as_float32, own_types
@@ -60,6 +61,7 @@ def in_float32(model: Any, feeds: Sequence[Mapping[str, np.ndarray]]) -> Optiona
         elif getattr(value.const_value, "location", None) is not None:
             value.const_value = _computed(original, onnx_ir().DataType.FLOAT, as_float32)
     keep_description(model, turned)
+    turned.metadata_props.pop(HALVED, None)
     proof = proof_text(whole_proto(model), whole_proto(turned), feeds[0]) if feeds else "not proven: it did not run"
     return Typed(turned, interface, f"{own.turned}: {proof}")
 
@@ -95,6 +97,7 @@ def in_half(model: Any, platform: Platform, mode: str, feeds: Sequence[Mapping[s
                 clamped.append(name)
         value.const_value.name = name
     keep_description(model, turned)
+    turned.metadata_props[HALVED] = str(halved.nodes)
     done = replace(halved, clamped=(*halved.clamped, *clamped)).text
     error = measured_text(original, whole_proto(turned), feeds, inputs) if feeds else "error not measured: it did not run"
     return Typed(turned, halved.interface, f"types converted to FLOAT16 ({done}): {error}")

@@ -21,6 +21,8 @@ T = TypeVar("T")
 QUANTIZING = ("QUANTIZE", "DEQUANTIZE")
 #: Key of a model's metadata: what the model that it was made from takes on the GPU alone.
 GPU_ALONE = "edgedla.gpu-alone"
+#: Key of a model's metadata: that `edgedla fix` converted it to FLOAT16.
+HALVED = "edgedla.float16"
 #: Parameter of a convolution whose weights in the model's file are 2:4 sparse.
 SPARSE = "sparse_weights"
 
@@ -47,7 +49,7 @@ class LayerGraph:
         notes: what the reader should know (dynamic dims, missing external data).
         constant_users: how many live layers read each constant, by `Tensor.constant_of`.
         as_exported: the layers of the file as exported, if this graph is the model as it will be after training; else None.
-        gpu_alone: the metadata GPU_ALONE of the model; "" without it.
+        gpu_alone: the metadata GPU_ALONE of the model; "" without it. halved: whether it has the metadata HALVED.
     """
 
     name: str
@@ -64,6 +66,7 @@ class LayerGraph:
     constant_users: Mapping[str, int] = field(default_factory=dict)
     as_exported: Optional[LayerGraph] = field(default=None, repr=False, compare=False)
     gpu_alone: str = field(default="", repr=False, compare=False)
+    halved: bool = field(default=False, repr=False, compare=False)
     _producer: Dict[str, int] = field(default_factory=dict, init=False, repr=False, compare=False)
     _consumers: Dict[str, List[int]] = field(default_factory=dict, init=False, repr=False, compare=False)
     _results: Dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
@@ -82,10 +85,11 @@ class LayerGraph:
         return tuple(x for x in self.layers if x.type != "CAST" and any(self.tensors[t].dtype in types for t in x.outputs))
 
     @property
-    def narrow_types(self) -> str:
-        """The types that the `narrow` layers compute in: "FP16", "BF16", or both."""
+    def narrow_text(self) -> str:
+        """The types that the `narrow` layers compute in, FP16, BF16 or both, and who chose them."""
         dtypes = {self.tensors[t].dtype for layer in self.narrow for t in layer.outputs}
-        return " and ".join(word for dtype, word in (("HALF", "FP16"), ("BF16", "BF16")) if dtype in dtypes)
+        words = " and ".join(word for dtype, word in (("HALF", "FP16"), ("BF16", "BF16")) if dtype in dtypes)
+        return f"{words}, into which `edgedla fix` converted them," if self.halved else f"{words} by the model's own types,"
 
     def producer(self, tensor: str) -> Optional[int]:
         """Index of the live layer that writes the tensor; None for a network input or a constant."""

@@ -51,22 +51,18 @@ def has_no_shape(graph: LayerGraph, name: str) -> bool:
     return no_shape_text(name) in graph.notes
 
 
-#: Words by which `data_sizes_text` is recognised among notes.
-OF_THE_DATA = "depends on the data"
-
-
 def data_sizes_text(graph: LayerGraph) -> str:
     """Names the first layer whose output size (NonMaxSuppression, NonZero) or number of runs (Loop) depends on the data; "" if none."""
     for layer in graph.layers:
         if graph.runs.get(layer.index, 1) is None and layer.index not in graph.unread:
             return (
-                f"how often the loop around layer {layer.name!r} [{layer.type}] runs {OF_THE_DATA}, so nothing can be predicted from "
+                f"how often the loop around layer {layer.name!r} [{layer.type}] runs depends on the data, so nothing can be predicted from "
                 "that layer on"
             )
         for tensor in graph.output_tensors(layer):
             if tensor.is_dynamic and layer.index not in graph.unread:
                 return (
-                    f"the size of {tensor.name!r} {OF_THE_DATA} ({dims_text(tensor.dims)}), so nothing can be predicted from "
+                    f"the size of {tensor.name!r} depends on the data ({dims_text(tensor.dims)}), so nothing can be predicted from "
                     f"layer {layer.name!r} [{layer.type}] on"
                 )
     return ""
@@ -131,20 +127,24 @@ def what_is_open(name: str, dims: Sequence[int]) -> str:
     return "a size" if count == 1 else f"{count} sizes"
 
 
+def closing_options(graph: LayerGraph) -> Tuple[str, ...]:
+    """For each open input the option that fixes its sizes."""
+    return tuple(
+        _no_shape_option(name) if has_no_shape(graph, name) else closing_option(name, graph.tensors[name].dims)
+        for name in open_inputs(graph)
+    )
+
+
 def open_sizes_text(graph: LayerGraph) -> str:
     """The one sentence about open inputs, with the option that closes them; "" where none is open."""
     names = open_inputs(graph)
     if not names:
         return ""
     parts: List[str] = []
-    options: List[str] = []
     for name in names:
         dims = graph.tensors[name].dims
         if has_no_shape(graph, name):
-            what, option = no_shape_text(name).partition("; give ")[0], _no_shape_option(name)
+            parts.append(no_shape_text(name).partition("; give ")[0])
         else:
-            what = f"input {name!r} leaves {what_is_open(name, dims)} open ({dims_text(dims)})"
-            option = closing_option(name, dims)
-        parts.append(what)
-        options.append(option)
-    return f"{'; '.join(parts)}: nothing can be placed before it is fixed; give {GivenSizes().options(options)}"
+            parts.append(f"input {name!r} leaves {what_is_open(name, dims)} open ({dims_text(dims)})")
+    return f"{'; '.join(parts)}: nothing can be placed before it is fixed; give {GivenSizes().options(closing_options(graph))}"

@@ -7,7 +7,7 @@ from typing import Any, Dict, FrozenSet, List, Mapping, Optional, Sequence, Tupl
 
 from edgedla.errors import EdgedlaError, ModelError, ModelTooLarge, UsageError
 from edgedla.graph import Layer, LayerGraph, OnnxNode, Tensor
-from edgedla.graph.layer_graph import GPU_ALONE, SPARSE
+from edgedla.graph.layer_graph import GPU_ALONE, HALVED, SPARSE
 from edgedla.graph.named import no_such_input
 from edgedla.graph.open_sizes import GivenSizes, require_given
 from edgedla.graph.source import SourceLocation
@@ -252,6 +252,7 @@ def _collect(
         opset=ctx.opset,
         sha256=source.sha256,
         gpu_alone=next((p.value for p in source.model.metadata_props if p.key == GPU_ALONE), ""),
+        halved=any(p.key == HALVED for p in source.model.metadata_props),
         notes=tuple(notes),
         constant_users=users,
     )

@@ -10,7 +10,7 @@ from edgedla.arguments import typed
 from edgedla.errors import UsageError
 from edgedla.graph import LayerGraph
 from edgedla.graph.branches import branches_of
-from edgedla.graph.open_sizes import TRTEXEC_BATCH, GivenSizes, data_sizes_text, open_inputs
+from edgedla.graph.open_sizes import TRTEXEC_BATCH, GivenSizes, closing_options, data_sizes_text, open_inputs
 from edgedla.importers.network.limits import above_volume_limit
 from edgedla.regions.float16_model import NO_INT8, as_built, built_precision, conversion_of, without_conversion
 from edgedla.regions.prediction import predict
@@ -119,7 +119,7 @@ def check_graph(
 
     rules = rules or load_rules()
     verdicts = rules.check(graph, platform, precision, mode=mode)
-    if conversion_of(graph):
+    if graph.halved or conversion_of(graph):
         verdicts = without_conversion(verdicts)
     prediction = predict(graph, verdicts, platform, precision, mode, ranked)
     strict: Optional[StrictResult] = None
@@ -153,6 +153,8 @@ def check_graph(
         notes=_notes(graph, platform, len(narrow), prediction, exported),
         as_exported=exported,
         narrow_layers=len(narrow),
+        closing=closing_options(graph),
+        of_the_data=not open_inputs(graph) and bool(data_sizes_text(graph)),
         verdicts=verdicts if mode == "fallback" else (),
     )
 
@@ -262,7 +264,7 @@ def _notes(
     if narrow:
         notes.insert(
             0,
-            f"{narrow} of {len(graph.layers)} layers compute in {graph.narrow_types} by the model's own types, and INT8 scales "
+            f"{narrow} of {len(graph.layers)} layers compute in {graph.narrow_text} and INT8 scales "
             "are measured on FP32: it is not known whether TensorRT runs them in INT8. `edgedla fix --precision int8` converts the "
             "types to FP32 and proves it; `quantize` and `deploy` do so by themselves; `build` refuses the model",
         )

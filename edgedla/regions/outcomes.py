@@ -24,7 +24,7 @@ class LayerOutcomes:
         verdicts: one per layer, in order.
         failing: unit index -> message, for units that the second look removes.
         regions: all candidates, with `kept` set.
-        limit: how many of them one DLA core takes.
+        limit: how many of them one DLA core takes. fallback: whether the GPU may run layers.
     """
 
     def __init__(
@@ -36,6 +36,7 @@ class LayerOutcomes:
         failing: Mapping[int, str],
         regions: Sequence[Region],
         limit: int,
+        fallback: bool,
     ) -> None:
         self.graph = graph
         self.verdicts = verdicts
@@ -47,6 +48,8 @@ class LayerOutcomes:
         self.roots = [_root_cause(v, platform) for v in verdicts]
         if platform.has_dla:
             self._merge_open_sizes()
+        if fallback and platform.has_dla and platform.release.strongly_typed:
+            self._excuse_border_casts()
         self.dropped: Dict[int, Outcome] = {r.id: self._dropped(r, len(regions), limit) for r in regions if not r.kept}
 
     def all(self) -> Tuple[LayerPrediction, ...]:
@@ -77,6 +80,27 @@ class LayerOutcomes:
                 continue
             reason = f"its sizes are open, as those of {self.graph.layers[first].name}"
             self.roots[verdict.index] = (Placed.GPU, Cause.OPEN_SIZES, reason, (first,))
+
+    def _excuse_border_casts(self) -> None:
+        """A Cast to or from FLOAT that the GPU or the network's ends have is no refusal of its own.
+
+        Releases without strong types reformat there by themselves, and no layer shows it.
+        """
+        graph = self.graph
+        for layer in graph.layers:
+            if layer.type != "CAST" or self.roots[layer.index] is None:
+                continue
+            source, made = graph.tensors[layer.inputs[0]], graph.tensors[layer.outputs[0]]
+            if (source.dtype, made.dtype) == ("FLOAT", "HALF"):
+                others, end = graph.predecessors(layer.index), "input"
+            elif (source.dtype, made.dtype) == ("HALF", "FLOAT"):
+                others, end = graph.successors(layer.index), "output"
+            else:
+                continue
+            if all(self.roots[i] is not None for i in others):
+                of = ", ".join(graph.layers[i].name for i in others[:3]) or f"the network's {end}"
+                reason = f"turns types at the border of {of}, in FLOAT: work of the GPU in any build"
+                self.roots[layer.index] = (Placed.GPU, Cause.TYPE_BORDER, reason, others)
 
     def _of(self, verdict: Verdict, region: Optional[Region]) -> Outcome:
         if region is not None:

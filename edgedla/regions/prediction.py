@@ -34,7 +34,7 @@ def predict(
         graph: the network.
         verdicts: one per live layer, in the same order.
         precision: "fp16" or "int8".
-        mode: "fallback", "strict" or "standalone"; the result does not hold it.
+        mode: "fallback", "strict" or "standalone".
         ranked: also rank the changes, which takes longer than the rest.
     """
     supported = [v.support is Support.DLA and platform.has_dla for v in verdicts]
@@ -45,7 +45,7 @@ def predict(
     regions = describe(graph, units, groups, failing)
     limit = subgraphs_per_core(platform)
     regions = apply_cap(regions, limit)
-    layers = LayerOutcomes(graph, verdicts, platform, units, failing, regions, limit).all()
+    layers = LayerOutcomes(graph, verdicts, platform, units, failing, regions, limit, mode == "fallback").all()
     return Prediction(
         layers=layers,
         nodes=tuple(_node(node, layers, graph) for node in graph.nodes),

@@ -193,6 +193,8 @@ class CheckReport(Report):
         narrow_layers: layers that compute in FP16 or BF16 by the model's own types and get no INT8 scale, for the next command
             that the report suggests; not in the document.
         verdicts: the rules' verdicts, one per layer in mode "fallback", for the cost model; not in the document.
+        closing: for each input with open sizes the option that fixes them. of_the_data: whether a size, or how often a loop runs,
+            depends on the data. Not in the document.
         as_exported: totals of the file as exported, if the answer is for the model after training; else None.
         as_it_is: totals of the file as it is, if the answer is for the model as FLOAT16, converted by edgedla; else None.
         stands_in_for: the platform's own release, if its parser was not observed; else "".
@@ -231,6 +233,8 @@ class CheckReport(Report):
     fix_gain: Optional[FixGain] = field(default=None, compare=False)
     verdicts: Tuple[Verdict, ...] = field(default=(), repr=False, compare=False)
     narrow_layers: int = field(default=0, compare=False)
+    closing: Tuple[str, ...] = field(default=(), compare=False)
+    of_the_data: bool = field(default=False, compare=False)
 
     @property
     def parser(self) -> str:

@@ -94,7 +94,7 @@ def known_as(
         for finding in (*verdict.findings, *verdict.validation):
             if finding.effect is Effect.UNKNOWN:
                 rules.setdefault(verdict.layer, finding.rule)
-    return KnownAs(predict(graph, [_on_dla(v) for v in verdicts], platform, precision), rules)
+    return KnownAs(predict(graph, [_on_dla(v) for v in verdicts], platform, precision, "strict"), rules)
 
 
 def _is_open(layer: LayerPrediction) -> bool:

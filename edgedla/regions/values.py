@@ -26,7 +26,8 @@ class Cause(str, Enum):
 
     Root causes: RULE, UNKNOWN, VALIDATION (TensorRT's second look, at the layer inside its candidate), NO_DLA.
     Knock-ons: FUSED (merged into a layer that the GPU runs), SUBGRAPH_LIMIT (its candidate was among the smallest
-    ones), OPEN_SIZES (refused only because a network input's sizes are open; the first such layer has the RULE).
+    ones), OPEN_SIZES (refused only because a network input's sizes are open; the first such layer has the RULE),
+    TYPE_BORDER (a strongly typed release's Cast between FP16 and FLOAT that only the GPU or the network's ends have).
     """
 
     ON_DLA = "on_dla"
@@ -38,6 +39,7 @@ class Cause(str, Enum):
     SUBGRAPH_LIMIT = "subgraph_limit"
     NO_DLA = "no_dla"
     OPEN_SIZES = "open_sizes"
+    TYPE_BORDER = "type_border"
 
     def __str__(self) -> str:
         return self.value

@@ -5,10 +5,8 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, Iterator, List, NamedTuple, Optional, Tuple, cast
 
-from edgedla.graph.open_sizes import OF_THE_DATA
 from edgedla.placement.worth.headline import UNDECIDED
 from edgedla.regions.report import CheckReport
-from edgedla.regions.values import Cause
 from edgedla.reports.layer_groups import unknowns
 from edgedla.reports.page.numbers import best_found, megabytes, milliseconds, significant
 from edgedla.reports.page.verdict import Verdict
@@ -58,7 +56,7 @@ def verdict(report: CheckReport) -> Verdict:
     if said is None:
         if not report.totals.layers_dla and unknowns(report):
             return Verdict("unknown", "Undecided", UNDECIDED)
-        if not report.totals.layers_dla and not open_sizes(report):
+        if not report.totals.layers_dla and not report.closing:
             return Verdict("plain", "Nothing to gain", "No layer runs on the DLA.")
         return Verdict("plain", "Not costed", why_not_costed(report))
     return Verdict(said.tone, said.word, said.text)
@@ -238,24 +236,13 @@ def why_not_costed(report: CheckReport) -> str:
     """Why there is no time, and how to get one."""
     if not report.totals.layers_dla + report.totals.layers_gpu:
         return "There is nothing to time: no layer is left at run time."
-    if open_sizes(report):
+    if report.closing:
         return "No time can be predicted with open sizes: fix them with --shapes."
-    if of_the_data(report):
+    if report.of_the_data:
         return "No time can be predicted: a size, or how often a loop runs, depends on the data (see Notes)."
     if len(report.layers) > COSTED_LAYERS:
         return f"No cost above {COSTED_LAYERS} layers; add --cost, in Python cost=True."
     return "No cost was asked for; add --cost, in Python cost=True."
-
-
-def open_sizes(report: CheckReport) -> bool:
-    """Whether sizes that only the user knows are open."""
-    told = any("; give --" in note or ("size" in note and "open" in note) for note in report.notes)
-    return told or any(layer.cause is Cause.OPEN_SIZES for layer in report.layers)
-
-
-def of_the_data(report: CheckReport) -> bool:
-    """Whether a size, or how often a loop runs, depends on the data."""
-    return any(OF_THE_DATA in note for note in report.notes)
 
 
 def stays_behind(report: CheckReport, after_us: Optional[float]) -> bool:

@@ -40,6 +40,7 @@ CAUSES = {
     Cause.SUBGRAPH_LIMIT: "over the limit of loadables per core",
     Cause.NO_DLA: "no DLA",
     Cause.OPEN_SIZES: "sizes left open by a network input",
+    Cause.TYPE_BORDER: "Casts at the border of the FP16 part",
 }
 
 

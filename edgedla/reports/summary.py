@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Iterator, List, NamedTuple, Tuple
 
 from edgedla.regions.report import CheckReport
-from edgedla.regions.values import Placed
+from edgedla.regions.values import Cause, Placed
 from edgedla.reports.layer_groups import is_unknown, unknowns
 from edgedla.reports.page.numbers import milliseconds, significant
 from edgedla.reports.words import count, percent
@@ -86,7 +86,9 @@ def headline(report: CheckReport) -> Headline:
         return Headline("bad", f"NOTHING ON THE DLA: {alone} on the GPU")
     if totals.layers_gpu == 0:
         return Headline("good", f"ALL ON THE DLA: {count(live, 'layer')} in {loadables}")
-    return Headline("mixed", f"PARTLY ON THE DLA: {share} in {loadables}, {totals.layers_gpu} on the GPU")
+    casts = sum(layer.cause is Cause.TYPE_BORDER for layer in report.layers) == totals.layers_gpu
+    what = " (Casts at its borders)" if casts else ""
+    return Headline("mixed", f"PARTLY ON THE DLA: {share} in {loadables}, {totals.layers_gpu} on the GPU{what}")
 
 
 def costs(report: CheckReport) -> Iterator[Tuple[str, str]]:

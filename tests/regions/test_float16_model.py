@@ -1,4 +1,4 @@
-"""INT8 on a strongly typed release: without Q/DQ nodes no command prices it."""
+"""A strongly typed release: without Q/DQ nodes no command prices INT8, and Casts at the border of FP16 are no refusals."""
 
 from __future__ import annotations
 
@@ -9,8 +9,13 @@ from typing import Any, Dict, List
 import pytest
 
 import edgedla
+from edgedla.errors import ModelError
 from edgedla.regions.float16_model import NO_INT8, built_precision
+from edgedla.regions.values import Cause, Placed
+from edgedla.reports import layer_groups, summary
+from edgedla.reports.gate import fail_on
 from edgedla.targets import platform_for
+from tests.models import node, onnx_model, save
 
 SHAPES = Path(__file__).resolve().parents[2] / "examples/00_shapes_detector/shapes_detector.onnx"
 NEW: Dict[str, Any] = {"target": "agx-orin-64gb", "jetpack": "7.2.2", "precision": "int8"}
@@ -58,3 +63,52 @@ def test_int8_without_q_dq_is_answered_in_fp16_and_says_so(verb: Any) -> None:
     assert asked == (*usual[:2], True)
     assert usual[0] == "fp16"
     assert usual[2] is False
+
+
+def test_casts_at_the_border_of_the_fp16_part_are_no_refusals(tmp_path: Path) -> None:
+    path = save(onnx_model([node("Relu", "x", "y")], {"x": (1, 8, 8, 8)}, {"y": (1, 8, 8, 8)}), tmp_path / "one.onnx")
+    where: Dict[str, Any] = {"target": "agx-orin-64gb", "jetpack": "7.2.2"}
+    report = edgedla.check(path, **where)
+    casts = [layer for layer in report.layers if layer.type == "CAST"]
+    assert [(x.placed, x.cause, x.because_of) for x in casts] == [(Placed.GPU, Cause.TYPE_BORDER, ())] * 2
+    assert "the network's input" in casts[0].reason
+    assert "the network's output" in casts[1].reason
+    assert fail_on.passes(report, "unsupported")
+    assert not fail_on.passes(report, "fallback")
+    assert summary.headline(report).text.endswith("2 on the GPU (Casts at its borders)")
+    assert not layer_groups.refused(report)
+    # Without fallback nobody is there to run them.
+    strict = edgedla.check(convert(path, tmp_path), mode="strict", **where)
+    assert strict.strict is not None
+    assert strict.strict.passes is False
+    assert not any(layer.cause is Cause.TYPE_BORDER for layer in strict.layers)
+
+
+def convert(path: Path, folder: Path) -> Path:
+    """A model in FLOAT16 between Casts, as a user's own."""
+    nodes = [node("Cast", "x", "a", to=10), node("Relu", "a", "b"), node("Cast", "b", "y", to=1)]
+    return save(onnx_model(nodes, {"x": (1, 8, 8, 8)}, {"y": (1, 8, 8, 8)}), folder / "cast.onnx")
+
+
+def test_a_cast_between_the_dla_and_a_part_that_stays_float_is_there_because_of_it(tmp_path: Path) -> None:
+    nodes = [node("Cast", "x", "a", to=10), node("Relu", "a", "b"), node("Cast", "b", "c", to=1), node("Erf", "c", "y", name="erf")]
+    path = save(onnx_model(nodes, {"x": (1, 8, 8, 8)}, {"y": (1, 8, 8, 8)}), tmp_path / "part.onnx")
+    report = edgedla.check(path, target="agx-orin-64gb", jetpack="7.2.2")
+    erf = next(layer for layer in report.layers if layer.name == "erf")
+    assert [layer.because_of for layer in report.layers if layer.type == "CAST"] == [(), (erf.index,)]
+    assert erf.cause is Cause.RULE
+    # Releases without strong types reformat by themselves, and refuse the Cast.
+    older = edgedla.check(path, target="agx-orin-64gb", jetpack="6.2")
+    assert {layer.cause for layer in older.layers if layer.type == "CAST"} == {Cause.RULE}
+
+
+@NEEDS_310
+def test_what_fix_left_in_float_is_not_told_to_convert_again(tmp_path: Path) -> None:
+    nodes = [node("Relu", "x", "r"), node("Erf", "r", "y", name="erf")]
+    path = save(onnx_model(nodes, {"x": (1, 8, 8, 8)}, {"y": (1, 8, 8, 8)}), tmp_path / "net.onnx")
+    result = edgedla.fix(path, target="agx-orin-64gb", jetpack="7.2.2")
+    fixed = result.save(tmp_path / "fixed.onnx")[0]
+    report = edgedla.check(fixed, target="agx-orin-64gb", jetpack="7.2.2")
+    assert not [fix for layer in report.layers for finding in layer.findings for fix in finding.fixes if fix == "fp16-tensors"]
+    with pytest.raises(ModelError, match="into which `edgedla fix` converted them, first"):
+        edgedla.build(fixed, tmp_path / "out", edgedla.BuildRequest("agx-orin-64gb", jetpack="6.2", precision="int8"))

@@ -162,13 +162,13 @@ def _ask_board(sources: Sequence[ModelSource], request: CheckRequest, place: Dic
 
 
 def _shows_next(targets: Sequence[Tuple[str, str]], given: Dict[str, Any], models: int) -> bool:
-    """Whether an output form of this call shows the next command to run."""
-    forms = {form for form, _ in targets}
-    if "text" not in forms or given["everything"] or given["quiet"]:
-        return "html" in forms
+    """Whether an output form of this call shows the next command to run, or what it gains."""
     from edgedla.reports.check.text import SCREENS
 
-    return "html" in forms or models <= SCREENS
+    forms = {form for form, _ in targets}
+    # Where all goes into files, the terminal has the line of --quiet.
+    lines = all(path != "-" for _, path in targets) or ("text" in forms and not given["everything"])
+    return "html" in forms or (lines and models <= SCREENS)
 
 
 def _show(

@@ -9,7 +9,7 @@ from edgedla.placement.worth.headline import FREES
 from edgedla.regions.report import CheckReport
 from edgedla.regions.values import ROUGH_ERROR
 from edgedla.reports import words
-from edgedla.reports.gains import COSTED_LAYERS, headline_of, of_the_data, open_sizes, stays_behind, way, worth_of
+from edgedla.reports.gains import COSTED_LAYERS, headline_of, stays_behind, way, worth_of
 from edgedla.reports.layer_groups import unknowns
 from edgedla.reports.page.numbers import significant
 from edgedla.targets import target_options
@@ -34,7 +34,7 @@ def next_command(report: CheckReport, file: str) -> Optional[str]:
     if before is not None or sizes_to_choose(report):
         return before
     rest = f"{argument(file)} {_options(report)}"
-    if worth_of(report) is None and of_the_data(report) and report.mode == "fallback":
+    if worth_of(report) is None and report.of_the_data and report.mode == "fallback":
         detector = any(layer.type == "NMS" for layer in report.layers)
         return f"edgedla fix {rest} --only decoder-cut --change-outputs -o {_fixed(file)}" if detector else None
     # INT8 scales are measured on FP32 tensors, so layers in the model's own narrow types come first.
@@ -135,12 +135,9 @@ def asks_for_fix(report: CheckReport) -> bool:
 
 def sizes_to_choose(report: CheckReport) -> str:
     """What to do about open sizes, a command with letters for numbers being one that nobody can paste; "" where none is open."""
-    # A note with "; give --..." names the options that fix the open sizes.
-    closing = [note.split("; give ")[1] for note in report.notes if "; give --" in note]
-    if worth_of(report) is not None or not open_sizes(report):
+    if worth_of(report) is not None or not report.closing:
         return ""
-    option = report.sizes.options(closing) if closing else "--shapes"
-    return f"Check again with your own numbers for the sizes that are open: {option}"
+    return f"Check again with your own numbers for the sizes that are open: {report.sizes.options(report.closing)}"
 
 
 def _before_fix(report: CheckReport, file: str) -> Optional[str]:

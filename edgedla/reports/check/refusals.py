@@ -53,9 +53,9 @@ def by_remedy(report: CheckReport) -> Tuple[Refusals, ...]:
 
 
 def _hopeless_first(findings: Sequence[Finding]) -> List[Finding]:
-    """Puts first what no remedy moves to the DLA, because remedies for the rest do not help then. Refusals before unknowns."""
+    """Refusals before unknowns, which decide nothing beside one; of each first what no remedy moves: others do not help then."""
     stops = [finding for finding in findings if finding.effect in _STOPS]
-    return sorted(stops, key=lambda finding: (bool(_usable(finding)), finding.effect is not Effect.REJECT))
+    return sorted(stops, key=lambda finding: (finding.effect is not Effect.REJECT, bool(_usable(finding))))
 
 
 def _remedy(findings: Sequence[Finding], ranked: Sequence[str]) -> str:

@@ -67,15 +67,17 @@ def _unchecked(model: Unchecked) -> Iterator[Line]:
 
 
 def one_line(report: CheckReport) -> str:
-    """Model, module, verdict, and the time if known."""
+    """Model, module, verdict, the time if known, and what `edgedla fix` gains if that is the next command."""
     said = gains.headline_of(report)
     worth = ""
     if said is not None and said.axes:
         time = said.axes[0]
         worth = f"; {said.line[:-1]}; {milliseconds(time.value)} per {gains.frame_word(report)}"
         worth += f", {milliseconds(time.base)} on the GPU alone"
-    elif gains.open_sizes(report):
+    elif report.closing:
         worth = "; only because sizes are open: fix them with --shapes"
+    if report.fix_gain is not None and (next_command(report, "") or "").startswith("edgedla fix "):
+        worth += f"; {by_fix(report)[:-1]}"
     return clean(f"{report.model} on {report.platform.module.id}, {report.precision}: {summary.headline(report).text}{worth}")
 
 
