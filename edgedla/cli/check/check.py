@@ -163,12 +163,13 @@ def _ask_board(sources: Sequence[ModelSource], request: CheckRequest, place: Dic
 
 def _shows_next(targets: Sequence[Tuple[str, str]], given: Dict[str, Any], models: int) -> bool:
     """Whether an output form of this call shows the next command to run, or what it gains."""
-    from edgedla.reports.check.text import SCREENS
-
     forms = {form for form, _ in targets}
     # Where all goes into files, the terminal has the line of --quiet.
-    lines = all(path != "-" for _, path in targets) or ("text" in forms and not given["everything"])
-    return "html" in forms or (lines and models <= SCREENS)
+    if all(path == "-" for _, path in targets) and ("text" not in forms or given["everything"]):
+        return "html" in forms
+    from edgedla.reports.check.text import SCREENS
+
+    return "html" in forms or models <= SCREENS
 
 
 def _show(

@@ -20,8 +20,8 @@ def nothing_to_change(report: CheckReport) -> str:
     return "Nothing is worth changing: no known remedy brings more than its loadables cost."
 
 
-def by_fix(report: CheckReport) -> str:
-    """What `edgedla fix` gains, if that was computed; "" if there is nothing to add to the report."""
+def by_fix(report: CheckReport, above: bool = True) -> str:
+    """What `edgedla fix` gains, if that was computed; "" if there is nothing to add. `above`: the ranked changes stand there."""
     if turns_qdq(report) and report.ranking:
         return "`edgedla quantize` turns Q/DQ into scales."
     gain = report.fix_gain
@@ -49,7 +49,7 @@ def by_fix(report: CheckReport) -> str:
         return "`edgedla fix` lowers the number of loadables (predicted)."
     ranked = report.ranking[-1].latency_us if report.ranking else None
     added = ""
-    if ranked is not None and ranked < gain.latency_us:
+    if above and ranked is not None and ranked < gain.latency_us:
         added = " Its rewrites add layers, which the changes above leave out."
     gpu_note = " The GPU alone stays faster." if stays_behind(report, gain.latency_us) else ""
     return f"`edgedla fix` brings a frame from {now} to {milliseconds(gain.latency_us)} or less (predicted).{added}{gpu_note}"
