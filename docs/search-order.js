@@ -6,7 +6,10 @@
 self.edgedlaOrder = (() => {
   // The script of the page's hidden frame (iframe-worker.js), or the worker itself.
   const site = new URL("../../../", self.document?.currentScript?.src ?? self.location.href).href;
-  const idle = /^(how|what|do|does|i|should|can|is|are|the|a|an|to|of|mean)$/;
+  const idle = new Set(
+    `a an and any are be been can could did do does for get had has have how i in is it its many may me mean much my of on our per
+    should than that the their there these they this to was we were what when which who why will with would you your`.split(/\s+/),
+  );
   let ranks = [];
   let names = [];
   let typed = "";
@@ -17,7 +20,7 @@ self.edgedlaOrder = (() => {
       names = paths.map((path) => path.replace(/^.*\//, "").replace(/\.html$/, "").toLowerCase());
     } else if (type === 2 && typeof data.input === "string") {
       const words = data.input.trim().split(/[\s?]+/);
-      const told = words.filter((word) => !idle.test(word.toLowerCase()));
+      const told = words.filter((word) => word && !idle.has(word.toLowerCase().replace(/[,.!]+$/, "")));
       if (told.length > 0) data.input = told.join(" ");
       typed = told.join("-").toLowerCase().replace(/^edgedla-/, "");
     }

@@ -8,14 +8,20 @@ import re
 from typing import Iterable, List, Sequence
 
 #: Characters that Markdown or the generator's templates read as markup where a text means them literally.
-_SPECIAL = re.compile(r"([\\*_<>\[\]|])")
+_SPECIAL = re.compile(r"([\\*_>\[\]])")
+#: The two of them that Python-Markdown shows with the backslash in front.
+_ENTITIES = {"<": "&lt;", "|": "&#124;"}
 _CODE = re.compile(r"(`+[^`]+`+)")
 
 
 def plain(text: str) -> str:
     """A text of the data as Markdown shows it letter by letter; `code` stays code, line ends become spaces."""
     parts = _CODE.split(" ".join(str(text).split()))
-    return "".join(part if part.startswith("`") else _SPECIAL.sub(r"\\\1", part) for part in parts)
+    return "".join(part if part.startswith("`") else _escaped(part) for part in parts)
+
+
+def _escaped(text: str) -> str:
+    return "".join(_ENTITIES.get(letter, letter) for letter in _SPECIAL.sub(r"\\\1", text))
 
 
 def code(text: object) -> str:

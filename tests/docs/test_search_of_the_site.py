@@ -60,6 +60,9 @@ QUESTIONS = {
     "how do I install it?": "install",
     "what does CONV010 mean": "reference/rules/CONV010",
     "static-shapes": "reference/remedies/static-shapes",
+    "how many DLA cores has Orin NX": "reference/modules/orin-nx|reference/modules/index|howto/which-board|explanation|glossary",
+    "is my model faster on the DLA": "howto/slower-on-dla|tutorials/check-a-model|glossary|explanation/cost-model|howto/which-board",
+    "what is INT8 calibration": "howto/int8-accuracy|explanation/int8-scales|tutorials/make-it-fit|guide/build-engines",
     "quantize pictures": "tutorials/make-it-fit|guide/build-engines",
     "spread": "glossary|explanation/cost-model",
 }

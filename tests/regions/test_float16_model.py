@@ -91,7 +91,12 @@ def convert(path: Path, folder: Path) -> Path:
 
 
 def test_a_cast_between_the_dla_and_a_part_that_stays_float_is_there_because_of_it(tmp_path: Path) -> None:
-    nodes = [node("Cast", "x", "a", to=10), node("Relu", "a", "b"), node("Cast", "b", "c", to=1), node("Erf", "c", "y", name="erf")]
+    nodes = [
+        node("Cast", "x", "a", to=10),
+        node("Relu", "a", "b"),
+        node("Cast", "b", "c", to=1),
+        node("Erf", "c", "y", name="erf"),
+    ]
     path = save(onnx_model(nodes, {"x": (1, 8, 8, 8)}, {"y": (1, 8, 8, 8)}), tmp_path / "part.onnx")
     report = edgedla.check(path, target="agx-orin-64gb", jetpack="7.2.2")
     erf = next(layer for layer in report.layers if layer.name == "erf")

@@ -40,7 +40,11 @@ def test_what_refuses_is_named_before_what_no_rule_decides() -> None:
 
 def test_the_line_of_quiet_says_what_fix_gains_where_the_screen_does() -> None:
     weights = {"w": np.ones((64, 64, 3, 3), np.float32)}
-    nodes = [node("Conv", "x w", "a", pads=[1, 1, 1, 1]), node("HardSigmoid", "a", "b"), node("Conv", "b w", "y", pads=[1, 1, 1, 1])]
+    nodes = [
+        node("Conv", "x w", "a", pads=[1, 1, 1, 1]),
+        node("HardSigmoid", "a", "b"),
+        node("Conv", "b w", "y", pads=[1, 1, 1, 1]),
+    ]
     report = edgedla.check(onnx_model(nodes, {"x": (1, 64, 32, 32)}, {"y": (1, 64, 32, 32)}, weights), target="orin", cost=True)
     pays = replace(report, fix_gain=FixGain(True, 10.0))
     (told,) = (line for _, _, line in screen(pays, "m.onnx") if line.startswith("`edgedla fix` brings a frame from"))

@@ -164,8 +164,7 @@ def _ask_board(sources: Sequence[ModelSource], request: CheckRequest, place: Dic
 def _shows_next(targets: Sequence[Tuple[str, str]], given: Dict[str, Any], models: int) -> bool:
     """Whether an output form of this call shows the next command to run, or what it gains."""
     forms = {form for form, _ in targets}
-    # Where all goes into files, the terminal has the line of --quiet.
-    if all(path == "-" for _, path in targets) and ("text" not in forms or given["everything"]):
+    if not given["quiet"] and ("text" not in forms or given["everything"]):
         return "html" in forms
     from edgedla.reports.check.text import SCREENS
 

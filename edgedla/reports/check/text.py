@@ -76,7 +76,7 @@ def one_line(report: CheckReport) -> str:
         worth += f", {milliseconds(time.base)} on the GPU alone"
     elif report.closing:
         worth = "; only because sizes are open: fix them with --shapes"
-    if report.fix_gain is not None and (next_command(report, "") or "").startswith("edgedla fix "):
+    if said is not None and report.fix_gain is not None and (next_command(report, "") or "").startswith("edgedla fix "):
         worth += f"; {by_fix(report, above=False)[:-1]}"
     return clean(f"{report.model} on {report.platform.module.id}, {report.precision}: {summary.headline(report).text}{worth}")
 
