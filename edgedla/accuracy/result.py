@@ -198,7 +198,7 @@ class Quantized(Shown):
 def _row(value: object, names: Sequence[str]) -> Dict[str, Any]:
     """Attributes of a value by their names, numbers with a fraction to six digits."""
     found = {name: getattr(value, name) for name in names}
-    return {name: digits(x) if isinstance(x, (float, np.floating)) else x for name, x in found.items()}
+    return {name: digits(float(x)) if isinstance(x, (float, np.floating)) else x for name, x in found.items()}
 
 
 def publish_result(folder: Path, files: Mapping[str, Union[str, bytes]]) -> Tuple[Path, ...]:

@@ -33,7 +33,7 @@ from edgedla.fixes.preprocess import Embedded, embed, prove_embedding
 from edgedla.fixes.proofs.whole_network import NetworkProof
 from edgedla.fixes.result import FixResult
 from edgedla.fixes.wanted import HALF_TYPES, TYPES, opset_to_write, require_opset, require_samples, turned_types, wanted_rewrites
-from edgedla.graph.layer_graph import GPU_ALONE
+from edgedla.graph.layer_graph import GPU_ALONE, HALVED
 from edgedla.graph.open_sizes import TRTEXEC_BATCH, batch_taken
 from edgedla.importers.model_file.float32_types import lacks_half
 from edgedla.regions.float16_model import NO_INT8, built_precision
@@ -264,7 +264,7 @@ def _opened(
         if turned is not None:
             work, interface = turned.model, (*interface, *turned.interface)
             types.append(turned.note)
-    converted = work is not in_float and turn.names[-1] != TYPES
+    converted = work is not in_float and HALVED in work.metadata_props
     return _Opened(before, work, notes, interface, "; ".join(types), converted)
 
 

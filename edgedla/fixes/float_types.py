@@ -3,6 +3,7 @@ proves that it computes the same, or measures what differs."""
 
 from __future__ import annotations
 
+import json
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Callable, Mapping, Optional, Sequence, Tuple
@@ -21,7 +22,7 @@ from edgedla.graph.layer_graph import HALVED
 from edgedla.importers.model_file import float32_types
 from edgedla.importers.model_file.float16_tensors import LARGEST, as_float16
 from edgedla.importers.model_file.float32_types import TURNED, as_float32, own_types
-from edgedla.regions.float16_model import half_model
+from edgedla.regions.float16_model import KEPT, half_model
 from edgedla.targets import Platform
 
 
@@ -81,7 +82,16 @@ def in_half(model: Any, platform: Platform, mode: str, feeds: Sequence[Mapping[s
             keep = out_of_range(original, feeds)
     halved = half_model(outline(model), platform, mode, keep=keep)
     if halved is None:
-        return None
+        if not keep or half_model(outline(model), platform, mode) is None:
+            return None
+        # Noted in the model, so that no later command converts it, and no build finds infinities.
+        turned = model.clone()
+        turned.metadata_props[KEPT] = json.dumps(keep)
+        name, why = next(iter(keep.items()))
+        note = (
+            f"types stay FLOAT, and nothing runs on the DLA: no node has its values in FP16's range on {inputs} ({name}: {why})"
+        )
+        return Typed(turned, (), f"{note}; scale the model's inputs or weights down, or let --data show what real samples reach")
     ir = onnx_ir()
     turned = ir.from_proto(halved.model)
     clamped = []

@@ -27,7 +27,7 @@ AS_FP16 = "as FP16, converted by edgedla"
 _HEAVY = frozenset("Conv ConvTranspose Gemm MatMul Einsum LSTM GRU RNN".split())
 BEHIND = "behind the DLA part"
 #: Metadata of a model: which nodes stay FLOAT.
-_KEPT = "edgedla.float"
+KEPT = "edgedla.float"
 #: The remedy that the conversion is.
 _CONVERSION = "fp16-tensors"
 
@@ -77,11 +77,11 @@ def half_model(
 
 def note_kept(model: Any, keep: Mapping[str, str]) -> None:
     """Writes into an onnx.ModelProto which nodes stay FLOAT, for every later conversion. `keep`: as for `in_float16`."""
-    model.metadata_props.add(key=_KEPT, value=json.dumps(keep))
+    model.metadata_props.add(key=KEPT, value=json.dumps(keep))
 
 
 def _noted(model: Any) -> Dict[str, str]:
-    text = next((entry.value for entry in model.metadata_props if entry.key == _KEPT), "{}")
+    text = next((entry.value for entry in model.metadata_props if entry.key == KEPT), "{}")
     # Metadata is untrusted input.
     with suppress(ValueError):
         noted = json.loads(text)

@@ -173,3 +173,19 @@ def test_the_operator_set_is_raised_to_the_first_with_float16(given: Optional[in
     assert [e.version for e in fixed.to_proto().opset_import if e.domain == ""] == [written]
     assert ("operator set 12 has no FLOAT16 for it" in fixed.types) == (given is not None)
     assert ("written in operator set 14" in " ".join(fixed.notes)) == (given is None)
+
+
+def test_a_model_all_beyond_the_range_stays_float_says_so_and_builds(tmp_path: Path) -> None:
+    weights = {"w": np.full((4, 4, 3, 3), 3e5, np.float32)}
+    model = onnx_model([node("Conv", "x w", "y", name="large")], {"x": (1, 4, 8, 8)}, {"y": (1, 4, 6, 6)}, weights, opset=17)
+    result = edgedla.fix(save(model, tmp_path / "net.onnx"), **TYPED)
+    assert result.types.startswith(
+        "types stay FLOAT, and nothing runs on the DLA: no node has its values in FP16's range on seeded"
+    )
+    assert "scale the model's inputs or weights down, or let --data show" in result.types
+    assert result.after.layers_dla == 0
+    fixed = result.save(tmp_path / "fixed.onnx")[0]
+    assert edgedla.check(fixed, **TYPED).totals.layers_dla == 0
+    # A build converted it all the same, and ended with infinities.
+    artifact = edgedla.build(fixed, tmp_path / "built", BuildRequest(**TYPED, backend="host"))
+    assert set(artifact.placement_predicted.values()) == {"GPU"}

@@ -16,6 +16,7 @@ from edgedla.graph.open_sizes import no_shape_text
 from edgedla.importers.model_file.onnx_file import read
 from edgedla.importers.model_file.tensor_data import inside, outside
 from edgedla.importers.operator_schema import DEFAULT_DOMAINS
+from edgedla.regions.float16_model import KEPT
 
 #: Fields of TensorProto that hold elements.
 PAYLOADS = ("raw_data", "float_data", "int32_data", "int64_data", "double_data", "uint64_data", "string_data")
@@ -119,6 +120,8 @@ def outline(model: Any, nodes: Optional[Sequence[Any]] = None) -> Any:
     stated = [v for n in (graph if nodes is None else nodes) if is_plugin(n, model) for v in n.outputs]
     named = [v for v in stated if v.name and v.shape is not None and not v.is_graph_output()]
     proto.graph.value_info.extend(ir.serde.serialize_value(v) for v in named)
+    if KEPT in model.metadata_props:
+        proto.metadata_props.add(key=KEPT, value=model.metadata_props[KEPT])
     return proto
 
 

@@ -215,6 +215,11 @@ class Placement(Report):
     solve_time_s: float = field(default=0.0, compare=False)
     rounds: int = field(default=0, compare=False)
 
+    @property
+    def latency_us(self) -> float:
+        """Microseconds for one frame of every model, predicted."""
+        return self.figures.latency.latency_us
+
     def to_dict(self) -> Dict[str, Any]:
         """The document, without what differs from run to run. Times in microseconds to 3 decimals, energies in millijoules to 6."""
         bound = self.latency_bound_us

@@ -13,6 +13,9 @@ from edgedla.placement.worth.value import Ways
 class Worth(Ways):
     """Whether the DLA is worth it, for one network on one platform: see `Ways` for its fields."""
 
+    def __str__(self) -> str:
+        return self.headline().line
+
     def headline(self, precision: str = "") -> Headline:
         """The word and the answers at the first precision, or another that is answered."""
         return headline(self, precision)
