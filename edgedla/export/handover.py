@@ -15,7 +15,7 @@ from edgedla.importers import load_onnx
 from edgedla.io.files import sha256_of
 from edgedla.placement.result.document import read_placement
 from edgedla.placement.result.placement import PlacedModel, Placement
-from edgedla.preprocess.settings import PreprocessSettings, agreed, settings_of
+from edgedla.preprocess.settings import PreprocessSettings, taken
 from edgedla.runtime.decode.make_decoder import DecodeOptions
 
 
@@ -113,10 +113,7 @@ def _of_artifact(artifact: Artifact, where: str, request: ExportRequest) -> Hand
             allowed="an artifact built with --mode hybrid for one core",
         )
     layers = _planned(artifact)
-    if artifact.preprocess is None:
-        preprocess = PreprocessSettings(**dict(request.asked))
-    else:
-        preprocess = agreed(settings_of(artifact.preprocess, where), dict(request.asked), "preprocess")
+    preprocess = taken(artifact.preprocess, dict(request.asked), where)
     cores = {d for d in artifact.placement_predicted.values() if d.startswith("DLA")}
     notes = ["the artifact is simulated and holds no engine: build it on the board"] if artifact.simulated else []
     return Handover(

@@ -116,5 +116,14 @@ def agreed(
     return made_for
 
 
+def taken(made_for: Optional[Mapping[str, Any]], asked: Mapping[str, Any], where: str) -> PreprocessSettings:
+    """What an artifact's manifest says, else what the user asks for.
+
+    Raises:
+        UsageError: they contradict each other.
+    """
+    return PreprocessSettings(**asked) if made_for is None else agreed(settings_of(made_for, where), asked, "preprocess")
+
+
 def _text(value: Any) -> str:
     return ",".join(f"{v:g}" for v in value) if isinstance(value, (tuple, list)) else str(value)

@@ -90,14 +90,11 @@ class LayerOutcomes:
         for layer in graph.layers:
             if layer.type != "CAST" or self.roots[layer.index] is None:
                 continue
-            source, made = graph.tensors[layer.inputs[0]], graph.tensors[layer.outputs[0]]
-            if (source.dtype, made.dtype) == ("FLOAT", "HALF"):
-                others, end = graph.predecessors(layer.index), "input"
-            elif (source.dtype, made.dtype) == ("HALF", "FLOAT"):
-                others, end = graph.successors(layer.index), "output"
-            else:
-                continue
-            if all(self.roots[i] is not None for i in others):
+            types = graph.tensors[layer.inputs[0]].dtype, graph.tensors[layer.outputs[0]].dtype
+            enters = types == ("FLOAT", "HALF")
+            others = graph.predecessors(layer.index) if enters else graph.successors(layer.index)
+            end = "input" if enters else "output"
+            if (enters or types == ("HALF", "FLOAT")) and all(self.roots[i] is not None for i in others):
                 of = ", ".join(graph.layers[i].name for i in others[:3]) or f"the network's {end}"
                 reason = f"turns types at the border of {of}, in FLOAT: work of the GPU in any build"
                 self.roots[layer.index] = (Placed.GPU, Cause.TYPE_BORDER, reason, others)

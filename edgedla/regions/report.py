@@ -166,9 +166,7 @@ class StrictResult:
 
     def to_dict(self) -> Dict[str, Any]:
         return {
-            "mode": self.mode,
-            "passes": self.passes,
-            "first_offender": self.first_offender,
+            **vars(self),
             "offenders": list(self.offenders),
             "messages": list(self.messages),
             "findings": [f.to_dict() for f in self.findings],

@@ -13,7 +13,7 @@ from edgedla.errors import EnvironmentMissing, UsageError
 from edgedla.formats import TensorFormat
 from edgedla.preprocess.geometry import Geometry
 from edgedla.preprocess.preprocess import Preprocess
-from edgedla.preprocess.settings import PreprocessSettings, agreed, settings_of
+from edgedla.preprocess.settings import taken
 from edgedla.preprocess.yuv import frame_hw_of
 from edgedla.runtime.decode.make_decoder import Decoder, make_decoder
 from edgedla.runtime.pipeline.devices import open_devices
@@ -33,7 +33,7 @@ def preprocess_for(artifact: Artifact, frame_hw: Tuple[int, int], pixels: str, c
         UsageError: the artifact has several inputs, or one that is no 3-channel image.
     """
     batch_of(artifact)
-    binding, p = artifact.inputs[0], settings_for(artifact, config)
+    binding, p = artifact.inputs[0], taken(artifact.preprocess, config.asked, str(artifact.folder))
     return Preprocess(
         frame_hw=frame_hw,
         input_chw=binding.shape_nchw[1:],  # type: ignore[arg-type]
@@ -48,17 +48,6 @@ def preprocess_for(artifact: Artifact, frame_hw: Tuple[int, int], pixels: str, c
         format=TensorFormat(binding.format),
         chip=binding_layout(binding, str(artifact.platform["chip"])).chip,
     )
-
-
-def settings_for(artifact: Artifact, config: PreprocessConfig) -> PreprocessSettings:
-    """What the artifact was calibrated with, else what the config says.
-
-    Raises:
-        UsageError: the config contradicts the artifact.
-    """
-    if artifact.preprocess is None:
-        return PreprocessSettings(**config.asked)
-    return agreed(settings_of(artifact.preprocess, str(artifact.folder)), config.asked, "preprocess")
 
 
 def batch_of(artifact: Artifact) -> int:
