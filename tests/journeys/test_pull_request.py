@@ -219,6 +219,15 @@ def test_the_actions_script_writes_summary_and_outputs(repository: Path, tmp_pat
     assert all(Path(file).is_file() for file in written.values())
 
 
+def test_the_page_lists_the_actions_inputs_as_they_are() -> None:
+    inputs = yaml.safe_load((ROOT / "action" / "action.yml").read_text())["inputs"]
+    rows = []
+    for name, said in inputs.items():
+        default = f"`{said['default']}`" if said.get("default") else "required" if said.get("required") else "none"
+        rows.append(f"| `{name}` | {default} | {said['description']} |")
+    assert "\n".join(["|---|---|---|", *rows, ""]) in (ROOT / "docs/howto/ci.md").read_text()
+
+
 def test_the_action_gives_the_script_every_variable_that_it_reads() -> None:
     action = yaml.safe_load((ROOT / "action" / "action.yml").read_text())
     step = next(step for step in action["runs"]["steps"] if step.get("id") == "check")
