@@ -8,9 +8,10 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, Mapping, Optional, Tuple, Union
 
-from edgedla.accuracy.result import REPORT, Quantized
+from edgedla.accuracy.result import Quantized
 from edgedla.arguments import typed
 from edgedla.builder.artifact.artifact import Artifact
+from edgedla.builder.plan.from_quantization import REPORT
 from edgedla.builder.request import BuildRequest, Model, Say
 
 if TYPE_CHECKING:

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any, Dict, Mapping, Optional, Tuple, Union
 
 from edgedla.accuracy.plain.qdq_form import form_note, quantised_model
-from edgedla.accuracy.result import CACHE, MODEL, PRECISIONS, publish_result, require_no_foreign_model
+from edgedla.accuracy.result import publish_result, require_no_foreign_model
+from edgedla.builder.plan.from_quantization import CACHE, MODEL, PRECISIONS
 from edgedla.errors import UsageError
 from edgedla.io.files import usable_folder
 from edgedla.quantization.calibration_cache import write_cache
