@@ -40,17 +40,22 @@ def ran(target: str, tmp_path: Path, *arguments: str) -> list:
     for name in ("edgedla", "tegrastats", "nvpmodel", "jetson_clocks", "sleep"):
         (programs / name).write_text(FAKE)
         (programs / name).chmod(0o755)
-    clock = tmp_path / "emc"
-    clock.mkdir()
-    (clock / "max_rate").write_text("3199000000\n")
-    text = script(platform_for(target)).replace("/sys/kernel/debug/bpmp/debug/clk/emc", str(clock))
+    clocks = tmp_path / "clk"
+    for name, most in (("emc", 3199000000), ("nafll_dla0_core", 1600000000)):
+        (clocks / name).mkdir(parents=True)
+        (clocks / name / "max_rate").write_text(f"{most}\n")
+    text = script(platform_for(target)).replace("/sys/kernel/debug/bpmp/debug/clk", str(clocks))
     env = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}", "CALLS": str(calls)}
     done = subprocess.run(
         ["bash", "-c", text, "wanted.sh", *arguments], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60
     )
     assert done.returncode == 0, done.stderr
     assert "edgedla costs fit" in done.stdout
-    assert (clock / "rate").exists() == ("memory-clock" in text)
+    # As it was before: at the most, and free.
+    left = {f"{f.parent.name}/{f.name}": f.read_text().strip() for f in clocks.glob("*/*") if f.name != "max_rate"}
+    given_back = {"emc/rate": "3199000000", "nafll_dla0_core/rate": "1600000000"}
+    unlocked = {"emc/mrq_rate_locked": "0", "nafll_dla0_core/mrq_rate_locked": "0"}
+    assert left == ({**given_back, **unlocked} if "memory-$rate" in text else {})
     return calls.read_text().splitlines()
 
 
@@ -66,8 +71,9 @@ def test_the_scripts_commands_exist_and_clocks_are_given_back(target: str, tmp_p
         found.make_context(command, arguments)
     assert [c for c in calls if c.startswith("jetson_clocks")][-1] == "jetson_clocks --restore wanted/clocks"
     assert any("--calib scales.cache" in c for c in calls) == (target == "agx-orin-64gb")
-    memory = [c for c in calls if "memory/" in c]
-    assert len(memory) == (2 if target == "agx-orin-64gb" else 0)
+    memory = [c.rsplit("/", 1)[-1] for c in calls if "memory/" in c]
+    pairs = [f"{emc}-{dla}.json" for dla in (1230000000, 615000000) for emc in (3199000000, 2132666666)]
+    assert memory == (pairs if target == "agx-orin-64gb" else [])
 
 
 def test_without_scales_no_int8_engine_is_built(tmp_path: Path) -> None:
