@@ -48,6 +48,16 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("edgedla")
 
 
+@pytest.fixture(autouse=True)
+def _signals_as_before() -> Iterator[None]:
+    """Commands that run until Ctrl-C leave their handlers, as their process ends with them; here the next test would have them."""
+    before = [(number, signal.getsignal(number)) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
+    yield
+    for number, handler in before:
+        if signal.getsignal(number) is not handler:
+            signal.signal(number, handler)
+
+
 @pytest.hookimpl(hookwrapper=True)
 def pytest_collection() -> Iterator[None]:
     """What is collected stays to the end: looking through it again and again takes a sixth of the time of collecting."""

@@ -12,6 +12,7 @@ from edgedla.fixes.network import library
 
 
 def test_fix_names_the_minimum_python_version(monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr(library, "_ready", None)
     if sys.version_info >= (3, 10):
         monkeypatch.setattr(library, "MINIMUM_PYTHON", (99, 0))
     with pytest.raises(EnvironmentMissing, match=r"needs Python 3\.10"):

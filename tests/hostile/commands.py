@@ -52,6 +52,7 @@ COMMANDS: Dict[str, Tuple[Tuple[str, ...], ...]] = {
     "bench": (("{art}", "--duration", "1"),),
     "inspect": (("{art}",), ("{m}",), ("{log}",)),
     "monitor": (("--count", "1"),),
+    "sources": ((),),
     "doctor": ((),),
     "completion": (("bash",),),
     "hub": (("list",), ("get", "resnet18")),

@@ -32,8 +32,9 @@ def looked(folder: Path, **limits: float) -> List[str]:
     config = config_from(1, document, str(folder / "pipeline.yaml"))
     made = OUTPUTS["retention"].make(config, lambda _: 25.0)
     assert isinstance(made, Retention)
-    made.look()
+    # Its own thread looks too: only once that is done, one look follows another.
     made.close()
+    made.look()
     return sorted(p.name for p in folder.rglob("*") if p.is_file())
 
 
