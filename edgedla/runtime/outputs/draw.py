@@ -59,6 +59,11 @@ def picture_of(frame: Frame, width: int = 0) -> Tuple[np.ndarray, float]:
     return _part(frame, (0, 0, w, h), (h, w) if scale == 1 else (max(1, round(h * scale)), width)), scale
 
 
+def bgr_of(frame: Frame) -> np.ndarray:
+    """The frame as BGR, uint8 (h, w, 3): a copy."""
+    return picture_of(frame)[0]
+
+
 def _part(frame: Frame, part_xywh: Tuple[int, int, int, int], size_hw: Tuple[int, int]) -> np.ndarray:
     """A BGR copy of a part of the frame in another size."""
     cv2: Any = import_cv2()
