@@ -18,6 +18,8 @@ from edgedla.errors import EnvironmentMissing, UsageError
 from edgedla.runtime.sources import onvif, parse_source
 from edgedla.runtime.sources.onvif import discovered
 
+if sys.version_info < onvif.MINIMUM_PYTHON:
+    pytest.skip("WSDiscovery needs Python 3.9", allow_module_level=True)
 wsdiscovery = pytest.importorskip("wsdiscovery")
 KIND = ("http://www.onvif.org/ver10/network/wsdl", "NetworkVideoTransmitter")
 #: Other runs of this test may answer too.
@@ -100,4 +102,10 @@ def test_nothing_is_sent_to_other_networks(monkeypatch: pytest.MonkeyPatch) -> N
 def test_without_the_library_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "wsdiscovery", None)
     with pytest.raises(EnvironmentMissing, match=r"(?s)WSDiscovery cannot be imported.*edgedla\[onvif\]"):
+        discovered("127.0.0.1")
+
+
+def test_a_python_too_old_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(onvif, "MINIMUM_PYTHON", (99, 0))
+    with pytest.raises(EnvironmentMissing, match=r"needs Python 99\.0 or newer"):
         discovered("127.0.0.1")

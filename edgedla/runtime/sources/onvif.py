@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import sys
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network
 from typing import Any, List, Optional, Tuple
 from urllib.parse import unquote, urlsplit
@@ -13,6 +14,8 @@ from edgedla.runtime.sources.cameras import Camera
 
 #: Cameras answer within half a second of a question, which is asked four times.
 WAIT_S = 4.0
+#: Older ones cannot read the scope of an IPv6 address, which WSDiscovery gives to all of them.
+MINIMUM_PYTHON = (3, 9)
 _KIND = ("http://www.onvif.org/ver10/network/wsdl", "NetworkVideoTransmitter")
 _SCOPE = "onvif://www.onvif.org/"
 
@@ -21,9 +24,15 @@ def discovered(network: str) -> Tuple[Camera, ...]:
     """The cameras that answer on a network, as 192.168.1.0/24, or on an interface, as eth0; asks nowhere else.
 
     Raises:
-        EnvironmentMissing: WSDiscovery is not installed. UsageError: this machine has no address there.
+        EnvironmentMissing: WSDiscovery is not installed, or Python is too old for it. UsageError: this machine has no address there.
         RunError: the network cannot be asked.
     """
+    if sys.version_info < MINIMUM_PYTHON:
+        need, here = (".".join(map(str, version[:2])) for version in (MINIMUM_PYTHON, sys.version_info))
+        raise EnvironmentMissing(
+            f"asking for ONVIF cameras needs Python {need} or newer; this is {here}",
+            hint="ask on a laptop in the cameras' network",
+        )
     try:
         import ifaddr
         from wsdiscovery import QName
