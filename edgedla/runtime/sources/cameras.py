@@ -40,10 +40,12 @@ class Camera:
     @property
     def line(self) -> str:
         """The source as a line of YAML."""
-        values = (
-            f"{key}: {json.dumps(v) if key == 'uri' else v if isinstance(v, str) else f'{v:g}'}" for key, v in self.source.items()
-        )
-        return "{" + ", ".join(values) + "}"
+        parts = []
+        for key, v in self.source.items():
+            # An address has characters that YAML takes for its own.
+            text = json.dumps(v) if key == "uri" else v if isinstance(v, str) else f"{v:g}"
+            parts.append(f"{key}: {text}")
+        return "{" + ", ".join(parts) + "}"
 
     @property
     def told(self) -> str:

@@ -74,9 +74,7 @@ def _camera(addresses: List[str], scopes: List[str]) -> Optional[Camera]:
         except ValueError:
             continue
         told = [unquote(s.rpartition("/")[2]) for kind in ("name/", "hardware/") for s in scopes if s.startswith(_SCOPE + kind)]
-        name, remark = (
-            " ".join(dict.fromkeys(told)).strip() or "camera",
-            f"its manual or http://{host}/ tells PATH and the formats",
-        )
+        name = " ".join(dict.fromkeys(told)).strip() or "camera"
+        remark = f"its manual or http://{host}/ tells PATH and the formats"
         return Camera(name, address, {"uri": f"rtsp://USER:PASSWORD@{host}/PATH"}, remark=remark)
     return None
