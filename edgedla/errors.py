@@ -20,15 +20,14 @@ bug in edgedla.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import re
-from typing import ClassVar, Dict, Optional, Tuple, Type
+from typing import Callable, ClassVar, Dict, Iterator, Optional, Tuple, Type
 
 #: Exit code where neither yes nor no is shown: too few samples for the drop, or samples that notice nothing.
 NOT_SHOWN_CODE = 7
-#: What a user's own code may end with: its `sys.exit(0)` is no success of the command. Ctrl-C stays the user's.
-RAISED_BY_OWN_CODE: Tuple[Type[BaseException], ...] = (Exception, SystemExit, GeneratorExit)
 _LINE_END = re.compile("\n(?!  )")
 
 
@@ -166,6 +165,21 @@ def described(error: Optional[BaseException]) -> str:
         return repr(error)
     except Exception:
         return type(error).__name__
+
+
+@contextlib.contextmanager
+def own_code(failed: Callable[[BaseException], EdgedlaError]) -> Iterator[None]:
+    """Calls of a user's own code: whatever ends it becomes the error that `failed` makes of it.
+
+    Its `sys.exit(0)` is no success of the command, and a panic of a library in Rust or a test that skips is no Exception.
+    Ctrl-C stays the user's, and our own errors stay as they are.
+    """
+    try:
+        yield
+    except (EdgedlaError, KeyboardInterrupt):
+        raise
+    except BaseException as e:
+        raise failed(e) from e
 
 
 def from_os_error(error: OSError) -> EnvironmentMissing:

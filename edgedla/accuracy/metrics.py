@@ -10,7 +10,7 @@ import numpy as np
 
 from edgedla.accuracy.scores.intervals import bootstrap, mean_interval, paired, wilson
 from edgedla.accuracy.scores.labels import IGNORED, Fault, class_fault, mask_fault, require_fitting
-from edgedla.errors import RAISED_BY_OWN_CODE, DataError, EdgedlaError, RunError, UsageError, described
+from edgedla.errors import DataError, RunError, UsageError, described, own_code
 from edgedla.processes.python_files import function_of, source_digest
 from edgedla.quantization.dot import dot
 from edgedla.quantization.samples import Samples
@@ -259,17 +259,10 @@ def metric_of(text: str) -> Metric:
         names = dict.fromkeys((*METRICS, "map (with --decode)", "module:function", "FILE.py:function"))
         raise UsageError(f"unknown metric {text!r}", where="--metric", allowed=", ".join(names))
     score = function_of(text, "metric")
+    hint = "it is called as function(outputs, label) and returns a number; outputs: name -> array"
 
     def of_sample(outputs: Outputs, label: Any, _: Optional[Outputs]) -> float:
-        try:
+        with own_code(lambda e: RunError(f"the metric fails: {described(e)}", where=text, hint=hint)):
             return float(score(dict(outputs), label))
-        except EdgedlaError:
-            raise
-        except RAISED_BY_OWN_CODE as e:
-            raise RunError(
-                f"the metric fails: {described(e)}",
-                where=text,
-                hint="it is called as function(outputs, label) and returns a number; outputs: name -> array",
-            ) from e
 
     return Metric(text, of_sample, needs_labels=False, code=source_digest(score))

@@ -9,7 +9,7 @@ import sys
 from types import ModuleType
 from typing import Any, Callable, Union
 
-from edgedla.errors import RAISED_BY_OWN_CODE, UsageError, described
+from edgedla.errors import UsageError, described, own_code
 from edgedla.io.files import sha256_of
 
 
@@ -47,13 +47,12 @@ def function_of(text: str, what: str) -> Callable[..., Any]:
         raise UsageError(f"the {what} {text!r} names no function", allowed="module:function, or FILE.py:function")
     if place.endswith(".py") and not os.path.isfile(place):
         raise UsageError(f"no such file: the {what} cannot be imported", where=place)
-    try:
-        module = import_file(place, _name(place, what)) if place.endswith(".py") else importlib.import_module(place)
-    except SyntaxError as e:
-        raise UsageError(f"line {e.lineno} is not valid Python: {e.msg}", where=e.filename or place) from e
-    except RAISED_BY_OWN_CODE as e:
-        hint = None if place.endswith(".py") else "is its folder on PYTHONPATH? FILE.py:function needs none"
-        raise UsageError(f"the {what} cannot be imported: {described(e)}", where=text, hint=hint) from e
+    hint = None if place.endswith(".py") else "is its folder on PYTHONPATH? FILE.py:function needs none"
+    with own_code(lambda e: UsageError(f"the {what} cannot be imported: {described(e)}", where=text, hint=hint)):
+        try:
+            module = import_file(place, _name(place, what)) if place.endswith(".py") else importlib.import_module(place)
+        except SyntaxError as e:
+            raise UsageError(f"line {e.lineno} is not valid Python: {e.msg}", where=e.filename or place) from e
     function = getattr(module, name, None)
     if not callable(function):
         missing = "is not a function" if hasattr(module, name) else "is not there"

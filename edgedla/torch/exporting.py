@@ -14,7 +14,7 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Seque
 import torch
 from torch import nn
 
-from edgedla.errors import RAISED_BY_OWN_CODE, EnvironmentMissing, ModelError, UsageError
+from edgedla.errors import EnvironmentMissing, ModelError, UsageError, own_code
 from edgedla.importers.model_file.port_names import name_ports
 from edgedla.importers.model_file.value_names import graphs_in
 from edgedla.importers.shared_parameters import read_directly
@@ -136,10 +136,8 @@ def evaluating(module: nn.Module) -> Iterator[None]:
         ModelError: the module's own eval() fails.
     """
     before = [(m, m.training) for m in module.modules()]
-    try:
+    with own_code(lambda e: ModelError(f"eval() of the module fails: {type(e).__name__}: {e}")):
         module.eval()
-    except RAISED_BY_OWN_CODE as e:
-        raise ModelError(f"eval() of the module fails: {type(e).__name__}: {e}") from e
     try:
         yield
     finally:
@@ -179,13 +177,10 @@ def _torchscript(
     stream = io.BytesIO()
     paths = Paths(module)
     recorder = make_recorder(paths)
-    try:
-        with paths, recorder:
-            torch.onnx.export(
-                module, args, stream, dynamo=False, opset_version=opset, input_names=list(names), do_constant_folding=True
-            )
-    except RAISED_BY_OWN_CODE as e:
-        raise export_failure(e, recorder.calls[-1] if recorder.calls else None) from e
+    with own_code(lambda e: export_failure(e, recorder.calls[-1] if recorder.calls else None)), paths, recorder:
+        torch.onnx.export(
+            module, args, stream, dynamo=False, opset_version=opset, input_names=list(names), do_constant_folding=True
+        )
     model = onnx.load_model_from_string(stream.getvalue())
     if recorder.autocast:
         raise UsageError(
@@ -209,12 +204,12 @@ def _dynamo(module: nn.Module, args: Tuple[Any, ...], names: Sequence[str], opse
         raise EnvironmentMissing("the dynamo exporter needs onnxscript", hint="pip install 'edgedla[torch]'") from e
     try:
         program = _exported(torch.export.export(module, args, strict=False), args, names, opset)
-    except RAISED_BY_OWN_CODE:
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
         # Given the module itself, torch.onnx.export has other ways to capture it, and names what fails.
-        try:
+        with own_code(lambda e: export_failure(e, None)):
             program = _exported(module, args, names, opset)
-        except RAISED_BY_OWN_CODE as e:
-            raise export_failure(e, None) from e
     model = program.model_proto
     _mend_places(model, _places(module, args))
     return Exported(model)

@@ -10,7 +10,7 @@ import re
 import sys
 from typing import Any, Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from edgedla.errors import RAISED_BY_OWN_CODE, EnvironmentMissing, ModelError, UsageError
+from edgedla.errors import EnvironmentMissing, ModelError, UsageError, own_code
 from edgedla.text.printable import Printed
 from edgedla.vocabulary import did_you_mean
 
@@ -130,14 +130,13 @@ def _made(text: str, torch: Any) -> Any:
     if os.getcwd() not in sys.path:
         # As with `python -m`: the user's package is in the current folder.
         sys.path.insert(0, os.getcwd())
-    try:
-        value: Any = importlib.import_module(name)
-    except ModuleNotFoundError as e:
-        if e.name is not None and (name == e.name or name.startswith(e.name + ".")):
-            raise UsageError(f"there is no Python module {name}", where=text, hint="see sys.path, or install it") from e
-        raise ModelError(f"{name} cannot be imported: {e}", where=text) from e
-    except RAISED_BY_OWN_CODE as e:
-        raise ModelError(f"{name} cannot be imported: {type(e).__name__}: {e}", where=text) from e
+    with own_code(lambda e: ModelError(f"{name} cannot be imported: {type(e).__name__}: {e}", where=text)):
+        try:
+            value: Any = importlib.import_module(name)
+        except ModuleNotFoundError as e:
+            if e.name is not None and (name == e.name or name.startswith(e.name + ".")):
+                raise UsageError(f"there is no Python module {name}", where=text, hint="see sys.path, or install it") from e
+            raise ModelError(f"{name} cannot be imported: {e}", where=text) from e
     for part in attribute.split("."):
         if not hasattr(value, part):
             raise UsageError(f"{name} has no {attribute}", where=text, allowed=", ".join(_functions(value)[:12]) or None)
@@ -146,10 +145,8 @@ def _made(text: str, torch: Any) -> Any:
         return value
     if not callable(value):
         raise UsageError(f"{attribute} is {type(value).__name__}", where=text, allowed="a function without arguments")
-    try:
+    with own_code(lambda e: ModelError(f"{attribute}() fails: {type(e).__name__}: {e}", where=text)):
         return value()
-    except RAISED_BY_OWN_CODE as e:
-        raise ModelError(f"{attribute}() fails: {type(e).__name__}: {e}", where=text) from e
 
 
 def _functions(module: Any) -> List[str]:

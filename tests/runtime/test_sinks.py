@@ -11,6 +11,7 @@ import pytest
 
 from edgedla.errors import RunError, UsageError
 from edgedla.runtime.frames import Frame, FrameResult
+from edgedla.runtime.outputs import own_lines
 from edgedla.runtime.outputs.films.newest import Newest
 from edgedla.runtime.outputs.sinks import AnnotatedImages, AnnotatedVideo, JsonLines
 from edgedla.runtime.pipeline.config import load_config
@@ -63,6 +64,23 @@ def test_a_file_that_several_processes_write_and_rotate_loses_no_line(tmp_path):
     lines = [json.loads(line) for file in files for line in file.read_text().splitlines()]
     assert len(files) > 3
     assert sorted((line["writer"], line["n"]) for line in lines) == [(w, n) for w in "abcd" for n in range(2000)]
+
+
+@pytest.mark.parametrize("end", [b"}\n", b""])
+def test_a_line_seen_by_half_while_another_process_writes_it_is_no_truncated_one(tmp_path, monkeypatch, end):
+    path = tmp_path / "r.jsonl"
+    path.write_bytes(b'{"frame":1,"results":[]')
+
+    def the_other_writes(_):
+        with path.open("ab") as file:
+            file.write(end)
+
+    monkeypatch.setattr(own_lines.time, "sleep", lambda s: the_other_writes(s) if s else None)
+    sink = JsonLines(str(path))
+    sink.write_document({"n": 2})
+    sink.close()
+    # A line that stays cut is ended, so that the next one stands alone.
+    assert path.read_bytes() == b'{"frame":1,"results":[]' + (end or b"\n") + b'{"n":2}\n'
 
 
 def test_without_a_size_limit_a_file_is_appended_to_and_never_rotated(tmp_path):

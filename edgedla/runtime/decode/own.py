@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Callable, List
 
-from edgedla.errors import RAISED_BY_OWN_CODE, EdgedlaError, RunError, described
+from edgedla.errors import RunError, described, own_code
 from edgedla.runtime.frames import Result
 
 
@@ -20,12 +20,8 @@ def call(function: Callable[..., Any], name: str, *arguments: object) -> List[Re
     Raises:
         RunError: the function fails, tries to end the process, or does not return a list of results.
     """
-    try:
+    with own_code(lambda e: RunError(f"the decoder fails: {described(e)}", where=name)):
         return checked_results(function(*arguments), name)
-    except EdgedlaError:
-        raise
-    except RAISED_BY_OWN_CODE as e:
-        raise RunError(f"the decoder fails: {described(e)}", where=name) from e
 
 
 def checked_results(returned: object, function: str) -> List[Result]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, Dict
 
-from edgedla.errors import RAISED_BY_OWN_CODE, EdgedlaError, RunError, UsageError, described
+from edgedla.errors import RunError, UsageError, described, own_code
 from edgedla.processes.python_files import function_of
 from edgedla.runtime.frames import FrameResult
 
@@ -27,12 +27,8 @@ class Own:
         self._event, self._close = getattr(made, "write_event", None), getattr(made, "close", None)
 
     def _call(self, function: Callable[..., Any], *arguments: object) -> Any:
-        try:
+        with own_code(lambda e: RunError(f"the output fails: {described(e)}", where=self._name)):
             return function(*arguments)
-        except EdgedlaError:
-            raise
-        except RAISED_BY_OWN_CODE as e:
-            raise RunError(f"the output fails: {described(e)}", where=self._name) from e
 
     def write(self, result: FrameResult) -> None:
         self._call(self._write, result)

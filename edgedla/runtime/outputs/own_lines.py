@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from typing import Sequence, Tuple
 
 from edgedla.errors import UsageError
@@ -17,6 +18,8 @@ _BEGINNINGS = tuple(f'{{"{key}"'.encode() for key in ("frame", "source", "model"
 _MOST_CUT = 8
 #: Our lines are not longer.
 _MOST_BYTES = 1 << 24
+#: A write of a line takes microseconds; one whose process waits for a core, milliseconds.
+_SECOND_LOOK_S = 0.05
 
 
 def is_ours(path: str, kinds: Sequence[Tuple[str, ...]]) -> bool:
@@ -72,9 +75,17 @@ def remove_beyond(path: str, keep: int, kinds: Sequence[Tuple[str, ...]]) -> Non
 
 
 def ends_in_a_line(path: str) -> bool:
-    """False if a power cut left a truncated line at the end."""
-    with open(path, "rb") as f:
-        if not f.seek(0, os.SEEK_END):
-            return True
-        f.seek(-1, os.SEEK_END)
-        return f.read(1) == b"\n"
+    """False if a power cut left a truncated line at the end.
+
+    A line that another process writes right now can be seen by half, where it crosses a page of the file: what is truncated
+    still is at a second look.
+    """
+    with open(path, "rb", buffering=0) as f:
+        for pause_s in (0.0, _SECOND_LOOK_S):
+            time.sleep(pause_s)
+            if not f.seek(0, os.SEEK_END):
+                return True
+            f.seek(-1, os.SEEK_END)
+            if f.read(1) == b"\n":
+                return True
+    return False

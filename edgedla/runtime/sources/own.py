@@ -8,7 +8,7 @@ from typing import Any, Iterator, Optional, Tuple
 
 import numpy as np
 
-from edgedla.errors import RAISED_BY_OWN_CODE, EdgedlaError, RunError, described
+from edgedla.errors import EdgedlaError, RunError, described, own_code
 from edgedla.preprocess.yuv import frame_hw_of
 from edgedla.processes.python_files import function_of
 from edgedla.runtime.sources.base import check_image
@@ -37,13 +37,9 @@ class OwnSource:
 
     def open(self) -> Tuple[int, int]:
         given = {"rate": self._spec.rate, "width": self._spec.width, "height": self._spec.height}
-        try:
+        with own_code(self._failed):
             takes = inspect.signature(self._function).parameters
             frames = self._function(**{name: value for name, value in given.items() if name in takes})
-        except EdgedlaError:
-            raise
-        except RAISED_BY_OWN_CODE as e:
-            raise RunError(f"the source fails: {described(e)}", where=self.uri) from e
         if not isinstance(frames, Iterable):
             raise RunError(f"it returned {type(frames).__name__}", where=self.uri, allowed="a generator of frames")
         self._frames = iter(frames)
@@ -52,14 +48,13 @@ class OwnSource:
             raise RunError("it yields no frame", where=self.uri)
         return frame_hw_of(self._ahead, self.pixels)
 
+    def _failed(self, error: BaseException) -> EdgedlaError:
+        return RunError(f"the source fails: {described(error)}", where=self.uri)
+
     def _next(self) -> Optional[np.ndarray]:
         assert self._frames is not None
-        try:
+        with own_code(self._failed):
             item = next(self._frames, None)
-        except EdgedlaError:
-            raise
-        except RAISED_BY_OWN_CODE as e:
-            raise RunError(f"the source fails: {described(e)}", where=self.uri) from e
         image, self.stamp_s = item if isinstance(item, tuple) and len(item) == 2 else (item, None)
         if image is not None:
             check_image(image, self.pixels, self.uri)
