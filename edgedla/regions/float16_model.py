@@ -12,7 +12,7 @@ from edgedla.graph import LayerGraph
 from edgedla.graph.layer_graph import QUANTIZING
 from edgedla.graph.open_sizes import TRTEXEC_BATCH
 from edgedla.importers import load_onnx
-from edgedla.importers.model_file.float16_types import Halved, in_float16, label_of, name_of
+from edgedla.importers.model_file.float16_types import Halved, in_float16, label_of, name_of, without_functions
 from edgedla.importers.model_file.onnx_file import OnnxFile, read
 from edgedla.importers.model_file.value_names import read_names
 from edgedla.regions.prediction import predict
@@ -57,6 +57,10 @@ def half_model(
     source = read(model)
     if lacks_half(source.model):
         source = replace(source, model=in_float32(source.model)[0])
+    if source.model.functions:
+        with suppress(ModelError):
+            load_onnx(source, trt=platform.release.trt, shapes=shapes, batch=batch, open_batch=TRTEXEC_BATCH)
+            source = replace(source, model=without_functions(source.model))
     hybrid, kept = mode == "fallback", {**_noted(source.model), **(keep or {})}
     whole = in_float16(source.model, kept, hybrid)
     if whole is None or not hybrid or not platform.has_dla:

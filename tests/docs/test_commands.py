@@ -23,8 +23,8 @@ pytestmark = pytest.mark.once
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md")), *sorted(ROOT.glob("examples/*/README.md"))]
-#: README and examples run in every suite, the other pages with --long.
-RUN_PAGES = [p if p.name == "README.md" else pytest.param(p, marks=pytest.mark.long) for p in PAGES]
+#: The project's README runs in every suite, every other page with --long.
+RUN_PAGES = [p if p.parent == ROOT else pytest.param(p, marks=pytest.mark.long) for p in PAGES]
 BLOCK = re.compile(r"^```(\w*)([^\n]*)\n(.*?)^```$", re.M | re.S)
 #: A page may say which programs its commands need beside edgedla: `<!-- needs: sshd -->`.
 NEEDS = re.compile(r"<!-- needs: (.*?) -->")

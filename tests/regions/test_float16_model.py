@@ -6,11 +6,15 @@ import sys
 from pathlib import Path
 from typing import Any, Dict, List
 
+import numpy as np
+import onnx
 import pytest
+from onnx import helper
+from onnxruntime import InferenceSession
 
 import edgedla
 from edgedla.errors import ModelError
-from edgedla.regions.float16_model import NO_INT8, built_precision
+from edgedla.regions.float16_model import NO_INT8, built_precision, half_model
 from edgedla.regions.values import Cause, Placed
 from edgedla.reports import layer_groups, summary
 from edgedla.reports.gate import fail_on
@@ -117,3 +121,31 @@ def test_what_fix_left_in_float_is_not_told_to_convert_again(tmp_path: Path) -> 
     assert not [fix for layer in report.layers for finding in layer.findings for fix in finding.fixes if fix == "fp16-tensors"]
     with pytest.raises(ModelError, match="into which `edgedla fix` converted them, first"):
         edgedla.build(fixed, tmp_path / "out", edgedla.BuildRequest("agx-orin-64gb", jetpack="6.2", precision="int8"))
+
+
+def _calls_its_own_function(weights: np.ndarray) -> onnx.ModelProto:
+    inside = [node("Conv", "a w", "b", pads=[1, 1, 1, 1]), node("Relu", "b", "c")]
+    function = helper.make_function("own", "ConvRelu", ["a", "w"], ["c"], inside, [helper.make_opsetid("", 13)])
+    calls = [node("ConvRelu", "x w", "m", domain="own"), node("ConvRelu", "m w", "y", domain="own")]
+    return onnx_model(calls, {"x": (1, 8, 8, 8)}, {"y": (1, 8, 8, 8)}, {"w": weights}, functions=[function])
+
+
+@pytest.mark.skipif(tuple(map(int, onnx.__version__.split(".")[:2])) < (1, 15), reason="onnx 1.15 brought its inliner")
+def test_a_model_that_calls_its_own_functions_is_converted_inside_of_them(tmp_path: Path) -> None:
+    weights = np.linspace(-0.1, 0.1, 576, dtype=np.float32).reshape(8, 8, 3, 3)
+    path = save(_calls_its_own_function(weights), tmp_path / "calls.onnx")
+    report = edgedla.check(path, target="agx-orin-64gb", jetpack="7.2.2")
+    assert [layer.type for layer in report.layers if layer.placed is Placed.DLA] == ["CONVOLUTION", "ACTIVATION"] * 2
+    if sys.version_info >= (3, 10):
+        fixed = edgedla.fix(path, target="agx-orin-64gb", jetpack="7.2.2").save(tmp_path / "fixed.onnx")[0]
+        again = edgedla.check(fixed, target="agx-orin-64gb", jetpack="7.2.2")
+        assert [layer.type for layer in again.layers] == [layer.type for layer in report.layers]
+        sample = {"x": np.full((1, 8, 8, 8), 0.5, np.float32)}
+        ours, theirs = (InferenceSession(str(file)).run(None, sample)[0] for file in (fixed, path))
+        np.testing.assert_allclose(ours, theirs, atol=1e-3)
+
+
+def test_functions_that_multiply_beyond_the_importers_limit_are_not_unfolded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("edgedla.importers.walk.MAX_FUNCTION_NODES", 3)
+    proto = _calls_its_own_function(np.zeros((8, 8, 3, 3), np.float32))
+    assert half_model(proto.SerializeToString(), platform_for("agx-orin-64gb", jetpack="7.2.2")) is None

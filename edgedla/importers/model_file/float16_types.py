@@ -84,6 +84,18 @@ def in_float16(model: Any, keep: Mapping[str, str] = {}, own_ends: bool = True) 
     return work.run()
 
 
+def without_functions(model: Any) -> Any:
+    """The onnx.ModelProto with the nodes of its own functions in place of their calls: inside, no type could be its own.
+
+    As it is where onnx is older than 1.15. Functions that call functions multiply: import the model first, which limits them.
+    """
+    try:
+        from onnx import inliner
+    except ImportError:
+        return model
+    return inliner.inline_local_functions(model)
+
+
 def label_of(node: Any) -> str:
     """What identifies a node: its first output."""
     return next((o for o in node.output if o), node.name)
