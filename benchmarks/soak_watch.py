@@ -3,7 +3,11 @@
 Real parts: GStreamer's RTSP server (tests/runtime/cameras.py), Mosquitto, `edgedla run` with every output as a process of its own, the
 shapes detector on the host (SIMULATED), a reader of results, events and frames by ZeroMQ that comes and goes. Outputs of clips and lines
 lie in --folder; make it a small tmpfs to fill its disk. Prints a document: memory, threads and open files, at the middle, at the end and
-once a minute, and what was lost. Exit code 1 if something that must hold does not.
+once a minute, and what was lost; --json adds it to the pieces that the file has. Exit code 1 if something that must hold does not.
+
+No event is lost: the broker has acknowledged each that began and its end (mqtt_relay.py listens in), and a subscriber with a session
+gets each message. The broker is stopped by SIGTERM and killed by SIGKILL in turn. Stopped, it keeps all it took. Killed, it may lose
+what it took since it last saved, once a second: such messages are counted, and those alone.
 
 usage: python benchmarks/soak_watch.py --minutes 3 [--every 30] [--rate 8] [--folder DIR] [--json FILE] [--samples FILE]
 """
@@ -25,6 +29,7 @@ import time
 from pathlib import Path
 from typing import Any, Dict, List
 
+from mqtt_relay import Relay, by_mqtt
 from provenance import provenance
 from soak_field import free_port
 
@@ -32,6 +37,15 @@ ROOT = Path(__file__).resolve().parents[1]
 CAMERAS = ROOT / "tests" / "runtime" / "cameras.py"
 NAMES = ("gate", "yard", "door")
 SAMPLE_S = 2.0
+BROKER = """
+listener {port} 127.0.0.1
+allow_anonymous true
+user root
+persistence true
+persistence_location {folder}/
+autosave_interval 1
+max_queued_messages 0
+"""
 PIPELINE = """
 version: 2
 sources:
@@ -50,7 +64,7 @@ outputs:
   keep_gb: 0.02
   clips: {{folder: out/clips, before_s: 1, after_s: 1, most_s: 4, rate: 5, width: 320, keep: 0}}
   events_state: out/events.json
-  mqtt: {{url: "mqtt://127.0.0.1:{broker}", topic: "site/{{source}}", qos: 1, max_rate: 2, discovery: homeassistant}}
+  mqtt: {{url: "mqtt://127.0.0.1:{relay}", topic: "site/{{source}}", qos: 1, max_rate: 2, discovery: homeassistant}}
   zmq: "tcp://127.0.0.1:{zmq}"
 metrics: {{prometheus_port: {metrics}}}
 view: {{port: {view}}}
@@ -67,22 +81,22 @@ class Part:
     def start(self) -> None:
         self.process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
-    def kill(self) -> None:
-        self.process.kill()
+    def kill(self, by: int = signal.SIGKILL) -> None:
+        self.process.send_signal(by)
         self.process.wait()
 
 
 class Listener:
-    """The events that arrive by MQTT."""
+    """The events that arrive by MQTT, in a session that the broker keeps."""
 
     def __init__(self, port: int) -> None:
         from paho.mqtt import client as paho
 
-        self.events: List[Dict[str, Any]] = []
+        self.payloads: List[bytes] = []
         version = [paho.CallbackAPIVersion.VERSION2] if hasattr(paho, "CallbackAPIVersion") else []
         self.client = paho.Client(*version, client_id="soak", clean_session=False)
         self.client.on_connect = lambda client, *_: client.subscribe("site/+/event", qos=1)
-        self.client.on_message = lambda c, u, m: self.events.append(json.loads(m.payload))
+        self.client.on_message = lambda c, u, m: self.payloads.append(m.payload)
         self.client.reconnect_delay_set(1, 1)
         self.client.connect_async("127.0.0.1", port)
         self.client.loop_start()
@@ -127,20 +141,30 @@ def median(values: List[int]) -> float:
 
 
 def disturb(
-    stop: threading.Event, every_s: float, cameras: Part, broker: Part, rewrite: Any, read: Any, folder: Path, log: List[str]
+    stop: threading.Event,
+    every_s: float,
+    cameras: Part,
+    broker: Part,
+    rewrite: Any,
+    read: Any,
+    folder: Path,
+    log: List[str],
+    kills: List[float],
 ) -> None:
     """One disturbance every `every_s`, in turn; the last quarter of the run has none, so that everything can come back."""
     turns = 0
     while not stop.wait(every_s):
-        what = ("cameras", "broker", "reload", "disk", "reader")[turns % 5]
+        what = ("cameras", "broker stopped", "reload", "disk", "broker killed", "reader")[turns % 6]
         turns += 1
         log.append(what)
         if what == "cameras":
             cameras.kill()
             stop.wait(min(10, every_s / 3))
             cameras.start()
-        elif what == "broker":
-            broker.kill()
+        elif what.startswith("broker"):
+            if what == "broker killed":
+                kills.append(time.monotonic())
+            broker.kill(signal.SIGKILL if what == "broker killed" else signal.SIGTERM)
             stop.wait(min(10, every_s / 3))
             broker.start()
         elif what == "reload":
@@ -182,7 +206,7 @@ def main() -> int:
         out.symlink_to(Path(given.folder).resolve())
     else:
         out.mkdir()
-    ports = {name: free_port() for name in ("cameras", "broker", "metrics", "view", "zmq")}
+    ports = {name: free_port() for name in ("cameras", "broker", "relay", "metrics", "view", "zmq")}
     model = ROOT / "examples" / "00_shapes_detector" / "shapes_detector.onnx"
     build = [sys.executable, "-m", "edgedla", "build", str(model), "--precision", "fp16", "-o", str(work / "detector")]
     subprocess.run(build, check=True, capture_output=True)
@@ -195,20 +219,20 @@ def main() -> int:
         os.replace(work / "p.yaml.new", work / "p.yaml")
 
     rewrite(0)
-    (work / "mosquitto.conf").write_text(f"listener {ports['broker']} 127.0.0.1\nallow_anonymous true\n")
+    (work / "mosquitto.conf").write_text(BROKER.format(port=ports["broker"], folder=work))
     cameras = Part("/usr/bin/python3", str(CAMERAS), str(ports["cameras"]))
     broker = Part(shutil.which("mosquitto") or "/usr/sbin/mosquitto", "-c", str(work / "mosquitto.conf"))
     for part in (cameras, broker):
         part.start()
     time.sleep(2)
-    listener = Listener(ports["broker"])
-    stop, disturbances, samples, published = threading.Event(), [], [], []
+    listener, relay = Listener(ports["broker"]), Relay(ports["relay"], ports["broker"], "/event")
+    stop, disturbances, samples, published, kills = threading.Event(), [], [], [], []
 
     def read(seconds: float) -> None:
         published.append(read_frames(f"tcp://127.0.0.1:{ports['zmq']}", seconds))
 
     disturber = threading.Thread(
-        target=disturb, args=(stop, given.every, cameras, broker, rewrite, read, out, disturbances), daemon=True
+        target=disturb, args=(stop, given.every, cameras, broker, rewrite, read, out, disturbances, kills), daemon=True
     )
     began = time.monotonic()
     with open(work / "log", "w") as log:
@@ -219,7 +243,7 @@ def main() -> int:
         while time.monotonic() - began < given.minutes * 60 and run.poll() is None:
             time.sleep(SAMPLE_S)
             with contextlib.suppress(OSError, KeyError):
-                samples.append({"s": round(time.monotonic() - began), **sample(run.pid), "events": len(listener.events)})
+                samples.append({"s": round(time.monotonic() - began), **sample(run.pid), "events": len(listener.payloads)})
                 if given.samples and (len(samples) == 1 or samples[-1]["s"] // 60 > samples[-2]["s"] // 60):
                     with open(given.samples, "a") as lines:
                         lines.write(json.dumps(samples[-1]) + "\n")
@@ -228,17 +252,17 @@ def main() -> int:
         early = run.poll()
         run.send_signal(signal.SIGTERM)
         code = run.wait(60)
-    time.sleep(1)
+    time.sleep(5)
     for part in (cameras, broker):
         part.kill()
-    document = judge(work, out, listener, samples, disturbances, early, code, given.minutes)
+    document = judge(work, out, samples, disturbances, early, code, given.minutes)
+    document["by_mqtt"] = by_mqtt(relay.acknowledged, listener.payloads, kills, began_in(document["outputs"]), document["broken"])
     document["messages_read_by_zmq"] = published
     if published and not all(published):
         document["broken"].append("a reader by ZeroMQ got no message")
-    text = json.dumps(document, indent=1)
     if given.json:
-        Path(given.json).write_text(text + "\n")
-    print(text)
+        add_piece(Path(given.json), document)
+    print(json.dumps(document, indent=1))
     shutil.rmtree(work, ignore_errors=True)
     return 0 if not document["broken"] else 1
 
@@ -249,15 +273,21 @@ def _has(name: str) -> bool:
     return importlib.util.find_spec(name) is not None
 
 
+def add_piece(path: Path, document: Dict[str, Any]) -> None:
+    """A further piece of a long soak in its file."""
+    pieces = json.loads(path.read_text())["pieces"] if path.exists() else []
+    pieces.append(document)
+    whole = {"minutes_in_all": sum(piece["minutes"] for piece in pieces), "pieces": pieces}
+    path.write_text(json.dumps(whole, indent=1) + "\n")
+
+
+def began_in(outputs: Any) -> int:
+    """How many events the run itself counted."""
+    return next((int(o["began"]) for o in outputs or () if o["output"] == "events"), -1)
+
+
 def judge(
-    work: Path,
-    out: Path,
-    listener: Listener,
-    samples: List[Dict[str, int]],
-    disturbances: List[str],
-    early: Any,
-    code: int,
-    minutes: float,
+    work: Path, out: Path, samples: List[Dict[str, int]], disturbances: List[str], early: Any, code: int, minutes: float
 ) -> Dict[str, Any]:
     """What was seen, and what of it must not be."""
     broken: List[str] = []
@@ -273,15 +303,7 @@ def judge(
         broken.append(f"the run ended by itself with {early}")
     if code != 0:
         broken.append(f"exit code {code}: {(work / 'log').read_text()[-500:]}")
-    written, arrived = lines_in(out), listener.events
-    counts = {}
-    for where, events in (("jsonl", [d for d in written if "event" in d]), ("mqtt", arrived)):
-        states = collections.Counter(d["state"] for d in events)
-        began = {d["id"] for d in events if d["state"] in ("begin", "new")}
-        ended = {d["id"] for d in events if d["state"] == "end"}
-        counts[where] = {**states, "began_and_no_end": len(began - ended), "ids": len(began)}
-    if counts["mqtt"]["began_and_no_end"]:
-        broken.append("by MQTT an event began and never ended")
+    events = [d for d in lines_in(out) if "event" in d]
     size = sum(p.stat().st_size for p in out.rglob("*") if p.is_file())
     if size > 0.03e9:
         broken.append(f"retention: {size} bytes are left of at most 0.02 GB and the open files")
@@ -300,7 +322,7 @@ def judge(
         "rss_kb_most": max((s["rss_kb"] for s in samples), default=0),
         "frames": summary.get("frames"),
         "outputs": summary.get("outputs"),
-        "events": counts,
+        "events_left_in_lines": dict(collections.Counter(d["state"] for d in events)),
         "bytes_left": size,
         "rss_kb_each_minute": [s["rss_kb"] for before, s in zip(samples, samples[1:]) if s["s"] // 60 > before["s"] // 60],
         "broken": broken,
