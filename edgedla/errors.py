@@ -24,6 +24,7 @@ import contextlib
 import errno
 import os
 import re
+import sys
 from typing import Callable, ClassVar, Dict, Iterator, Optional, Tuple, Type
 
 #: Exit code where neither yes nor no is shown: too few samples for the drop, or samples that notice nothing.
@@ -180,6 +181,13 @@ def own_code(failed: Callable[[BaseException], EdgedlaError]) -> Iterator[None]:
         raise
     except BaseException as e:
         raise failed(e) from e
+
+
+def need_python(minimum: Tuple[int, int], what: str, hint: str) -> None:
+    """Raises EnvironmentMissing where this Python is too old for `what`."""
+    if sys.version_info < minimum:
+        need, here = (".".join(map(str, version[:2])) for version in (minimum, sys.version_info))
+        raise EnvironmentMissing(f"{what} needs Python {need} or newer; this is {here}", hint=hint)
 
 
 def from_os_error(error: OSError) -> EnvironmentMissing:

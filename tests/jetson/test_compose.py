@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import shutil
+import socket
 import subprocess
+import tempfile
 from pathlib import Path
+from typing import List
 
 import pytest
 import yaml
 
 from edgedla.runtime.pipeline.config import load_config
+from tests.ports import free_port
+from tests.runtime.waiting import until
 
 pytestmark = pytest.mark.once
 
@@ -40,6 +47,9 @@ def test_the_pipeline_names_the_other_services_and_serves_what_they_ask_for() ->
     assert config.outputs.clips.folder.startswith(recordings)
     source = yaml.safe_load((FOLDER / "grafana/provisioning/datasources/prometheus.yaml").read_text())["datasources"][0]
     assert source["url"] == "http://prometheus:9090"
+    boards = yaml.safe_load((FOLDER / "grafana/provisioning/dashboards/edgedla.yaml").read_text())["providers"][0]
+    shown = next(v.split(":")[1] for v in SERVICES["grafana"]["volumes"] if "dashboard.json" in v)
+    assert shown.startswith(boards["options"]["path"] + "/")
 
 
 def test_ports_of_the_others_are_open_to_this_machine_only() -> None:
@@ -55,16 +65,60 @@ def test_promtool_takes_the_settings(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def has_compose() -> bool:
-    return (
-        shutil.which("docker") is not None
-        and subprocess.run(["docker", "compose", "version"], capture_output=True).returncode == 0
-    )
+def compose() -> List[str]:
+    """The command of whichever Docker Compose is here; [] without one."""
+    for command in (["docker", "compose"], ["docker-compose"]):
+        if shutil.which(command[0]) and subprocess.run([*command, "version"], capture_output=True).returncode == 0:
+            return command
+    return []
 
 
-@pytest.mark.skipif(not has_compose(), reason="docker compose is not installed")
-def test_compose_takes_the_file() -> None:
-    done = subprocess.run(
-        ["docker", "compose", "-f", str(FOLDER / "compose.yaml"), "config", "-q"], capture_output=True, text=True
-    )
+COMPOSE = compose()
+
+
+def asked_of_compose(path: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*COMPOSE, "-f", str(path), "config"], capture_output=True, text=True)
+
+
+@pytest.mark.skipif(not COMPOSE, reason="docker compose is not installed (apt install docker-compose)")
+def test_compose_takes_the_file(tmp_path: Path) -> None:
+    done = asked_of_compose(FOLDER / "compose.yaml")
     assert done.returncode == 0, done.stderr
+    read = yaml.safe_load(done.stdout)
+    assert set(read["services"]) == set(SERVICES)
+    assert read["services"]["pipeline"]["runtime"] == "nvidia"
+    wrong = tmp_path / "compose.yaml"
+    wrong.write_text((FOLDER / "compose.yaml").read_text().replace("healthcheck:", "health_check:"))
+    refused = asked_of_compose(wrong)
+    assert refused.returncode != 0
+    assert "health_check" in refused.stderr, "it reads the names of settings"
+
+
+@pytest.mark.skipif(shutil.which("mosquitto") is None, reason="mosquitto is not installed")
+def test_mosquitto_starts_with_the_settings_and_keeps_states_over_a_restart() -> None:
+    publish = pytest.importorskip("paho.mqtt.publish", reason="paho-mqtt is not installed")
+    subscribe = pytest.importorskip("paho.mqtt.subscribe")
+    given, port = (FOLDER / "mosquitto.conf").read_text(), free_port()
+    with tempfile.TemporaryDirectory() as folder:
+        settings = Path(folder, "mosquitto.conf")
+        # As in its image, but for the port, the folder and, for root, who it becomes.
+        text = given.replace("listener 1883", f"listener {port} 127.0.0.1").replace("/mosquitto/data/", f"{folder}/")
+        settings.write_text(text + ("user root\n" if os.geteuid() == 0 else ""))
+        for turn in range(2):
+            broker = subprocess.Popen(["mosquitto", "-c", str(settings)], stderr=subprocess.DEVNULL)
+            try:
+                assert until(lambda: answers(port)), "mosquitto does not start"
+                if turn == 0:
+                    publish.single("site/status", "online", qos=1, retain=True, hostname="127.0.0.1", port=port)
+                else:
+                    kept = subscribe.simple("site/status", hostname="127.0.0.1", port=port)
+                    assert (kept.payload, kept.retain) == (b"online", True)
+            finally:
+                broker.terminate()
+                assert broker.wait(10) == 0
+
+
+def answers(port: int) -> bool:
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+        return True
+    return False

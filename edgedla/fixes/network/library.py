@@ -6,7 +6,7 @@ import logging
 import sys
 from typing import Any
 
-from edgedla.errors import EnvironmentMissing
+from edgedla.errors import EnvironmentMissing, need_python
 from edgedla.fixes.network.lazy_sympy import sympy_on_demand
 
 #: onnx-ir 1.x has no release for an older Python.
@@ -25,12 +25,12 @@ def onnx_ir() -> Any:
     global _ready
     if _ready is not None and sys.modules.get("onnx_ir") is _ready:
         return _ready
-    if sys.version_info < MINIMUM_PYTHON:
-        raise EnvironmentMissing(
-            f"rewriting a model needs Python 3.10 or newer; this is {sys.version_info[0]}.{sys.version_info[1]}",
-            hint="The library that edits the model, onnx-ir, has no release for older ones. Fix the model on a laptop and "
-            "copy the result to the board, where `edgedla build` and `edgedla run` work with Python 3.8.",
-        )
+    need_python(
+        MINIMUM_PYTHON,
+        "rewriting a model",
+        hint="The library that edits the model, onnx-ir, has no release for older ones. Fix the model on a laptop and "
+        "copy the result to the board, where `edgedla build` and `edgedla run` work with Python 3.8.",
+    )
     # Without a handler onnx-ir logs oddities of a model to stderr, with unescaped names. edgedla reports them itself.
     logging.getLogger("onnx_ir").addHandler(_SILENT)
     try:

@@ -14,7 +14,7 @@ from typing import Optional
 
 from edgedla.errors import EnvironmentMissing
 from edgedla.runtime.live.scenes import Scene
-from edgedla.runtime.outputs.films.mp4 import encoder, has
+from edgedla.runtime.outputs.films.mp4 import EVEN, encoder, has
 from edgedla.runtime.outputs.rtsp_child import ENCODERS
 
 NAMES = re.compile(r"live\.m3u8|\d{5}\.ts")
@@ -22,9 +22,8 @@ NAMES = re.compile(r"live\.m3u8|\d{5}\.ts")
 PIECE_S, IDLE_S = 2, 20.0
 #: Longest time until the first pieces, and until a new picture.
 START_S, PICTURE_S, KBPS = 30.0, 2.0, 2000
-#: The encoder takes even sizes only. Without the pause of `identity` the list gives the first piece a length of 1,000 hours.
-_EVEN = "videoscale ! video/x-raw,width=[2,8192,2],height=[2,8192,2]"
-_BEFORE = f"fdsrc do-timestamp=true ! jpegparse ! jpegdec ! {_EVEN} ! identity sync=true !"
+#: Without the pause of `identity` the list gives the first piece a length of 1,000 hours.
+_BEFORE = f"fdsrc do-timestamp=true ! jpegparse ! jpegdec ! {EVEN} ! identity sync=true !"
 _AFTER = f"! h264parse config-interval=-1 ! hlssink2 target-duration={PIECE_S} playlist-length=4 max-files=8"
 
 

@@ -90,8 +90,9 @@ class Handler(QuietHandler):
         return self._film(*piece.groups()) if piece and self.site.film else self._picture(path)
 
     def _film(self, source: str, name: str) -> None:
-        scene = self.site.scenes.by_source.get("" if source == "-" else source)
-        data = scene and self.site.films.setdefault(source, Hls(scene, self.site.film, self.site.stopped)).file(name)
+        scene, films = self.site.scenes.by_source.get("" if source == "-" else source), self.site.films
+        film = films.get(source) or (scene and films.setdefault(source, Hls(scene, self.site.film, self.site.stopped)))
+        data = film and film.file(name)
         if not data:
             return self.answer(404, "text/plain", b"nothing here\n")
         return self.answer(200, "video/mp2t" if name.endswith("ts") else "application/vnd.apple.mpegurl", data)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import sys
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network
 from typing import Any, List, Optional, Tuple
 from urllib.parse import unquote, urlsplit
 
-from edgedla.errors import EnvironmentMissing, RunError, UsageError
+from edgedla.errors import EnvironmentMissing, RunError, UsageError, need_python
 from edgedla.runtime.sources.cameras import Camera
 
 #: Cameras answer within half a second of a question, which is asked four times.
@@ -27,12 +26,7 @@ def discovered(network: str) -> Tuple[Camera, ...]:
         EnvironmentMissing: WSDiscovery is not installed, or Python is too old for it. UsageError: this machine has no address there.
         RunError: the network cannot be asked.
     """
-    if sys.version_info < MINIMUM_PYTHON:
-        need, here = (".".join(map(str, version[:2])) for version in (MINIMUM_PYTHON, sys.version_info))
-        raise EnvironmentMissing(
-            f"asking for ONVIF cameras needs Python {need} or newer; this is {here}",
-            hint="ask on a laptop in the cameras' network",
-        )
+    need_python(MINIMUM_PYTHON, "asking for ONVIF cameras", hint="ask on a laptop in the cameras' network")
     try:
         import ifaddr
         from wsdiscovery import QName

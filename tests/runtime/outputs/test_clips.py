@@ -395,6 +395,23 @@ def test_a_clip_is_mp4_with_h264_that_browsers_play(tmp_path):
     assert [p.suffix for p in folder.iterdir() if p.suffix != ".jpg"] == [".mp4"], "no .avi, and of two clips the newest"
 
 
+@pytest.mark.skipif(encoder() is None, reason="GStreamer has no H.264 encoder here")
+@pytest.mark.parametrize(("width", "height"), [(64, 47), (63, 48), (63, 47)])
+def test_a_clip_of_an_odd_size_is_mp4_of_an_even_one(tmp_path, width, height):
+    path = tmp_path / "gate-e-20300101-000000Z-abcdef-1.avi"
+    # OpenCV's own writer, which a Jetson has, keeps the size; FFmpeg's makes it even.
+    writer = cv2.VideoWriter(str(path), cv2.CAP_OPENCV_MJPEG, cv2.VideoWriter_fourcc(*"MJPG"), 10, (width, height))
+    for i in range(10):
+        writer.write(np.full((height, width, 3), 20 * i, np.uint8))
+    writer.release()
+    made = mp4.to_mp4(path)
+    assert made.suffix == ".mp4"
+    assert [p.name for p in tmp_path.iterdir()] == [made.name]
+    frames, _ = film(made)
+    assert len(frames) == 10
+    assert all(n % 2 == 0 and abs(n - given) <= 1 for n, given in zip(frames[0].shape, (height, width)))
+
+
 def test_a_clip_that_cannot_be_encoded_stays_an_avi(tmp_path, monkeypatch, caplog):
     path = tmp_path / "gate-e-20300101-000000Z-abcdef-1.avi"
     path.write_bytes(b"no film")

@@ -15,6 +15,8 @@ from edgedla.runtime.outputs.rtsp import encoders
 from edgedla.runtime.sources.gstreamer import quote
 
 log = logging.getLogger("edgedla.runtime.outputs.films.clips")
+#: H.264 in 4:2:0 takes even sizes only.
+EVEN = "videoscale ! video/x-raw,width=[2,8192,2],height=[2,8192,2]"
 #: Encoders, each with what makes its input of decoded pictures. Constant quality where the encoder has one.
 _CHAINS = {
     "nvv4l2h264enc": "nvvidconv ! video/x-raw(memory:NVMM),format=NV12 ! nvv4l2h264enc bitrate=2000000 insert-sps-pps=true",
@@ -46,7 +48,7 @@ def to_mp4(path: Path, limit_s: float = ENDS_S) -> Path:
     if name is None or limit_s <= 0:
         return path
     made, partial = path.with_suffix(".mp4"), path.with_name(f".{path.stem}.{os.urandom(8).hex()}.mp4")
-    chain = f"! avidemux ! jpegdec ! {_CHAINS[name]} ! h264parse ! mp4mux faststart=true ! filesink"
+    chain = f"! avidemux ! jpegdec ! {EVEN} ! {_CHAINS[name]} ! h264parse ! mp4mux faststart=true ! filesink"
     # GStreamer parses the joined words once more.
     ends = f"location={quote(str(path))}", f"location={quote(str(partial))}"
     try:
