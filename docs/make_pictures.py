@@ -30,6 +30,13 @@ DETECTOR = EXAMPLES / "00_shapes_detector" / "shapes_detector.onnx"
 STREET = f"python {EXAMPLES}/01_check_a_model/make_model.py street.onnx"
 MOBILENET = f"python {EXAMPLES}/12_mobilenet/make_model.py mobilenet_v3_small.onnx"
 DATA = f"python {EXAMPLES}/00_shapes_detector/make_data.py data"
+ORIN = "--target agx-orin-64gb --precision fp16"
+#: Example 05 with a film that lasts until the picture is taken.
+CAMERAS = (
+    f"cp -r {EXAMPLES}/05_many_cameras/. .",
+    f"{DATA} --frames 900 --calibration 1",
+    f"edgedla build {DETECTOR} {ORIN} -o data/detector",
+)
 #: name of the picture -> commands, the last of which writes NAME.html (or the page that is named).
 COMMANDS: Dict[str, Tuple[str, ...]] = {
     "worth": (
@@ -69,9 +76,16 @@ COMMANDS: Dict[str, Tuple[str, ...]] = {
         "edgedla run detector --source synthetic:// --decode yolov8 --reg-max 8 --frames 20 --images frames --jsonl seen.jsonl",
     ),
     "live": (f"edgedla build {DETECTOR} --precision fp16 -o detector",),
+    "cameras": (
+        *CAMERAS,
+        "python make_colour_model.py data/colour.onnx",
+        f"edgedla build data/colour.onnx {ORIN} -o data/colour",
+    ),
+    "events": CAMERAS,
 }
-#: The live page shows rates of the machine that drew it: its words are compared. The sweep's page is written by its script.
-WORDS_COMPARED = ("live",)
+#: Pictures of the live page -> the file of the pipeline. They show rates of the machine that drew them: their words are compared.
+LIVE = {"live": "live.yaml", "cameras": "pipeline.yaml", "events": "objects.yaml"}
+#: Written by its script.
 WRITTEN_BY_SCRIPT = ("sweep",)
 #: name -> (width, dark). Pictures are cut at MOST_HEIGHT; few colours keep the files small.
 LOOKS = {"desktop": (1280, False), "phone": (390, False), "dark": (1280, True)}
@@ -79,10 +93,10 @@ MOST_HEIGHT, COLOURS = 1700, 64
 #: Pictures that are kept in all looks; of the others the desktop's is.
 EVERY_LOOK = ("check", "compare")
 #: name -> height of its pictures, where the page goes on with what the text does not speak of.
-CUT = {"live": 740, "sweep": 1100, "quantize": 1000, "place": 1100, "worth": 970, "fix": 1400}
-#: Of the live page, and what it shows.
+CUT = {"live": 740, "cameras": 790, "events": 910, "sweep": 1100, "quantize": 1000, "place": 1100, "worth": 970, "fix": 1400}
+#: Of the live page, and what the first one shows.
 PORT = 8799
-LIVE = """\
+TWO_CAMERAS = """\
 version: 2
 sources:
   gate: {uri: "synthetic://?width=400&height=400&seed=1", rate: 10}
@@ -91,6 +105,18 @@ models:
   shapes: {artifact: detector, decode: {kind: yolov8, reg_max: 8, score: 0.5}}
 stop_after: {seconds: 60}
 """
+#: Corners of the zone that is drawn in the picture of events, as shares of the camera's picture.
+ZONE = ((0.05, 0.55), (0.5, 0.4), (0.95, 0.55), (0.95, 0.95), (0.05, 0.95))
+#: Draws it as a user does, with clicks; the answer is the YAML that the page makes of it.
+_DRAW = """(() => {
+  const tile = document.querySelector(".tile"), picture = tile.querySelector("img").getBoundingClientRect();
+  tile.querySelector("[data-do=start]").click();
+  for (const [x, y] of ZONE) {
+    const at = {clientX: picture.left + x * picture.width, clientY: picture.top + y * picture.height, bubbles: true};
+    tile.querySelector("figure").dispatchEvent(new MouseEvent("click", at));
+  }
+  return tile.querySelector("textarea").value;
+})()"""
 #: Names the code that answered, not what it answered; and rounding, which differs by processor.
 _IDENTITY = re.compile(r"edgedla \d|\b[0-9a-f]{7,}\b|\de-\d\d")
 #: Texts of the part of a page that a picture of this height shows.
@@ -180,19 +206,21 @@ def write(name: str, texts: List[str]) -> None:
     (PICTURES / f"{name}.json").write_text(text, encoding="utf-8")
 
 
-def shoot_live(folder: Path) -> None:
-    """Two synthetic cameras on the live page of a run."""
-    (folder / "live.yaml").write_text(LIVE, encoding="utf-8")
-    command = [sys.executable, "-m", "edgedla", "run", "live.yaml", "--view", str(PORT)]
+def shoot_live(name: str, folder: Path) -> None:
+    """The live page of a run; of events with a zone that somebody draws."""
+    if name == "live":
+        (folder / LIVE[name]).write_text(TWO_CAMERAS, encoding="utf-8")
+    command = [sys.executable, "-m", "edgedla", "run", LIVE[name], "--view", str(PORT)]
     running = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL)
     try:
-        with open_page(1280, CUT["live"]) as page:
+        with open_page(1280, CUT[name]) as page:
             page.go("about:blank#")
             page.until(f"fetch('http://127.0.0.1:{PORT}/', {{mode: 'no-cors'}}).then(() => true, () => false)")
             page.go(f"http://127.0.0.1:{PORT}/")
             page.ask("new Promise((done) => setTimeout(done, 6000))")
-            save(page.picture(), PICTURES / "live-desktop.png")
-            write("live", words(page.ask(_SHOWN.replace("HEIGHT", str(CUT["live"])))))
+            drawn = page.ask(_DRAW.replace("ZONE", json.dumps(ZONE))).splitlines() if name == "events" else []
+            save(page.picture(), PICTURES / f"{name}-desktop.png")
+            write(name, [*words(page.ask(_SHOWN.replace("HEIGHT", str(CUT[name])))), *drawn])
     finally:
         running.terminate()
         running.wait()
@@ -234,8 +262,8 @@ def main() -> int:
                 (PICTURES / f"{name}.json").write_text(json.dumps(said, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
                 continue
             page = run_commands(name, Path(folder))
-            if name == "live":
-                shoot_live(Path(folder))
+            if name in LIVE:
+                shoot_live(name, Path(folder))
             elif name == "camera":
                 join_frames(Path(folder))
             else:
