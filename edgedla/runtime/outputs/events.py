@@ -8,7 +8,7 @@ import logging
 import os
 import queue
 import time
-from typing import Any, Dict, List, Mapping, Optional, Protocol, Sequence, Tuple, Union, runtime_checkable
+from typing import Any, Dict, List, Mapping, Optional, Protocol, Sequence, Tuple, Type, Union, runtime_checkable
 
 from edgedla.errors import EdgedlaError, UsageError
 from edgedla.io.files import make_folder, write_atomic
@@ -68,19 +68,15 @@ class Events:
         for name, rule in self._rules.items():
             if rule.sees(result.source, result.model):
                 self._step(name, rule, result)
-        self._end_silent(result.frame.captured_s, result.frame.time_s)
-        self._tell_clips()
+        self.idle(result.frame.captured_s, result.frame.time_s)
 
     def _step(self, name: str, rule: EventRule, result: FrameResult) -> None:
         key = (name, result.source, result.model)
         stream = self._streams.get(key)
         if stream is None:
-            if rule.each == "object":
-                stream = ObjectEvents(rule, self._new, self._say, self._recorder)
-            else:
-                stream = ZoneEvents(rule, self._new, self._say, self._recorder)
-            stream.pictures = self._wants_pictures()
-            self._streams[key] = stream
+            kind: Type[Stream] = ObjectEvents if rule.each == "object" else ZoneEvents
+            stream = self._streams[key] = kind(rule, self._new, self._say, self._recorder)
+            stream.pictures = self._recorder is not None or any(hasattr(sink, "write_snapshot") for sink in self._tell)
         # Durations of what is seen use the scene's clock; silence of the source uses the capture clock.
         at_s, (last_s, gap_s) = result.frame.captured_s, self._last.get(key, (0.0, 0.0))
         if gap_s and at_s - last_s >= _silent_s(rule, gap_s):
@@ -89,11 +85,17 @@ class Events:
         self._last[key] = at_s, (at_s - last_s if last_s else 0.0)
         stream.step(name, result)
 
-    def _end_silent(self, now_s: float, time_s: float) -> None:
+    def idle(self, now_s: float, time_s: float) -> None:
+        """Ends events of silent sources, and tells of clips: with each result, and while none comes from any source."""
         for key, stream in self._streams.items():
             last_s, gap_s = self._last[key]
             if stream.going_on and now_s - last_s >= _silent_s(self._rules[key[0]], gap_s):
                 stream.end(time_s)
+        while self._recorder is not None:
+            try:
+                self._say(self._recorder.done.get_nowait())
+            except queue.Empty:
+                return
 
     def _new(self, name: str, result: FrameResult) -> Document:
         """What all documents of a new event begin with."""
@@ -103,9 +105,6 @@ class Events:
         stamp = time.strftime("%Y%m%d-%H%M%SZ", time.gmtime(result.frame.time_s))
         parts = [result.source, name, stamp, self._run, str(self._count)]
         return {"event": name, "id": "-".join(p for p in parts if p), **names}
-
-    def _wants_pictures(self) -> bool:
-        return self._recorder is not None or any(hasattr(sink, "write_snapshot") for sink in self._tell)
 
     def _say(self, document: Document, jpeg: bytes = b"") -> None:
         for sink in self._tell:
@@ -140,20 +139,13 @@ class Events:
         if left:
             self._keep_state()
 
-    def _tell_clips(self) -> None:
-        while self._recorder is not None:
-            try:
-                self._say(self._recorder.done.get_nowait())
-            except queue.Empty:
-                return
-
     def close(self) -> None:
         """Ends present events, and waits for the clips' last pictures."""
         for stream in self._streams.values():
             stream.end(time.time())
         if self._recorder is not None:
             self._recorder.close()
-        self._tell_clips()
+        self.idle(time.monotonic(), time.time())
 
     def to_dict(self) -> Dict[str, Any]:
         going_on = sum(stream.going_on for stream in self._streams.values())

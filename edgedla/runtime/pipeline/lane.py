@@ -194,7 +194,7 @@ class Lane:
         self.stages["queue"].add((time.monotonic() - ready) * 1e3)
         return True
 
-    def finish(self, emit: Callable[[FrameResult], None]) -> None:
+    def finish(self, emit: Callable[[FrameResult], None], idle: Callable[[], None]) -> None:
         """Collects, decodes and emits until all that was submitted is done; then lets the lanes behind it end."""
         try:
             while True:
@@ -211,6 +211,8 @@ class Lane:
                     self._decode(engine, item, emit)
                 elif self.prepared_all.is_set() and not self.pending:
                     return
+                else:
+                    idle()
         finally:
             self.done.set()
             for child in self.children:

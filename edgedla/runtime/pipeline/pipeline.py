@@ -14,6 +14,7 @@ import numpy as np
 from edgedla.errors import EdgedlaError, RunError, described
 from edgedla.preprocess.geometry import Geometry
 from edgedla.runtime.frames import FrameResult, Result
+from edgedla.runtime.outputs.events import Events
 from edgedla.runtime.outputs.guarded import Guarded
 from edgedla.runtime.outputs.sinks import Sink
 from edgedla.runtime.pipeline.capture import Capture
@@ -88,10 +89,10 @@ class Pipeline:
         self._sinks, self._sink_lock = list(sinks), threading.Lock()
         self._closed_sinks: List[Sink] = []
         self._mark_the_only_one()
-        #: Counts of sources that a reload took away or opened anew: what Prometheus sums up must not fall.
         #: Model -> why its artifact cannot be read: `absent` ones do not run, others go on with what they read before.
         self.damaged: Dict[str, str] = {}
         self.absent: Sequence[str] = ()
+        #: Counts of sources that a reload took away or opened anew: what Prometheus sums up must not fall.
         self._left: Dict[str, Any] = dict.fromkeys(COUNTS, 0)
         self._limits = limits or Limits()
         self._stop, self._force = threading.Event(), threading.Event()
@@ -293,12 +294,18 @@ class Pipeline:
         lane.feed(lambda: not parent.done.is_set(), lambda: self._force.is_set() or self._error is not None)
 
     def _finish(self, lane: Lane) -> None:
-        lane.finish(self._emit)
+        lane.finish(self._emit, self._idle)
 
     def _emit(self, result: FrameResult) -> None:
         with self._sink_lock:
             for sink in self._sinks:
                 sink.write(result)
+
+    def _idle(self) -> None:
+        with self._sink_lock:
+            for sink in self._sinks:
+                if isinstance(sink, Events):
+                    sink.idle(time.monotonic(), time.time())
 
     def _close_sinks(self) -> None:
         self._closed_sinks, self._sinks = self._sinks, []

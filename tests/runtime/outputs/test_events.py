@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import threading
 
 import numpy as np
 import pytest
@@ -15,8 +16,12 @@ from edgedla.runtime.frames import Frame, FrameResult
 from edgedla.runtime.outputs.event_rule import EventRule, inside
 from edgedla.runtime.outputs.events import Events
 from edgedla.runtime.outputs.sinks import JsonLines
+from edgedla.runtime.pipeline.capture import Capture
 from edgedla.runtime.pipeline.cascade import CropResult
 from edgedla.runtime.pipeline.config import load_config
+from edgedla.runtime.sources import open_source
+from tests.runtime.field.field_pipelines import counter, engine, lane, pipeline
+from tests.runtime.waiting import until
 
 PERSON = Detection((40.0, 20.0, 60.0, 80.0), 0.9, 0, "person")
 IMAGE = np.zeros((100, 200, 3), np.uint8)
@@ -88,6 +93,25 @@ def test_the_event_of_a_source_without_frames_ends(end_s, last, ended):
     assert told.states == [("e", "gate", "begin")] + [("e", "gate", "end")] * ended
     if ended:
         assert told.documents[-1]["seconds"] == pytest.approx(0.5 - 0.1 * told.documents[0]["frame"])
+
+
+def test_the_event_of_the_only_camera_ends_while_it_is_silent(monkeypatch):
+    """Home Assistant would else show somebody for as long as the camera is broken."""
+    monkeypatch.setattr("edgedla.runtime.outputs.events.SILENT_S", 0.5)
+    told, silent, source = Told(), threading.Event(), open_source(counter(rate=50))
+    read = source.read
+    source.read = lambda *a, **k: read(*a, **k) if len(told.documents) < 1 else silent.wait(20) and None
+    p = pipeline([Capture(lambda: source, name="gate")], [lane(engine(decode=lambda b, g: [[PERSON]] * len(g)), ["gate"])])
+    p.add_sink(Events({"e": EventRule(frames=3, end_s=0.1)}, [told]))
+    thread = threading.Thread(target=p.run, daemon=True)
+    thread.start()
+    try:
+        assert until(lambda: len(told.documents) == 2, 10)
+        assert told.states == [("e", "gate", "begin"), ("e", "gate", "end")]
+    finally:
+        silent.set()
+        p.stop()
+        thread.join(10)
 
 
 def test_an_object_present_after_an_outage_is_a_new_event():
