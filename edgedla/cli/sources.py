@@ -22,8 +22,8 @@ from edgedla.cli.output import echo
 def sources(onvif: str, output_format: str) -> None:
     """List cameras with their formats, as the `sources` of a pipeline file: those of this machine, and ONVIF ones of a network.
 
-    Nothing is sent to a network without --onvif. That needs `pip install 'edgedla[onvif]'`, takes 4 s, and finds IPv4 addresses.
-    A camera on the network tells its formats, and the path of its stream, only to those who have its password.
+    Nothing is sent to a network without --onvif. That needs Python 3.9 or newer and `pip install 'edgedla[onvif]'`, takes 4 s, and
+    finds IPv4 addresses. A camera tells its formats, and the path of its stream, only to those who have its password.
     """
     from edgedla.io.documents import header
     from edgedla.runtime.sources.cameras import cameras

@@ -20,7 +20,7 @@ from edgedla.runtime.outputs.rtsp_child import ENCODERS
 NAMES = re.compile(r"live\.m3u8|\d{5}\.ts")
 #: Length of a piece; a browser begins three pieces late. Who asked for nothing so long does not watch.
 PIECE_S, IDLE_S = 2, 20.0
-#: Longest time until the first pieces, and until a new picture.
+#: Longest time until the first pieces, and until a new picture: then the last one is sent again.
 START_S, PICTURE_S, KBPS = 30.0, 2.0, 2000
 #: Without the pause of `identity` the list gives the first piece a length of 1,000 hours.
 _BEFORE = f"fdsrc do-timestamp=true ! jpegparse ! jpegdec ! {EVEN} ! identity sync=true !"
@@ -65,6 +65,10 @@ class Hls:
         with contextlib.suppress(OSError):
             return (self._folder / name).read_bytes()
         return b""
+
+    def join(self) -> None:
+        if self._thread is not None:
+            self._thread.join(5.0)
 
     def _encode(self, folder: Path) -> None:
         ends = f"location={folder}/%05d.ts playlist-location={folder}/live.m3u8".split()

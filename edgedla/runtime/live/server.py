@@ -17,7 +17,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from edgedla.errors import RunError
 from edgedla.runtime.health.endpoint import BoundedServer, QuietHandler
 from edgedla.runtime.hosts import is_this_machine, may_ask, refused, serving_hint
-from edgedla.runtime.live.hls import NAMES, Hls, chain
+from edgedla.runtime.live.hls import NAMES, PICTURE_S, Hls, chain
 from edgedla.runtime.live.scenes import Scene, Scenes
 from edgedla.runtime.live.state import State, Warnings
 from edgedla.runtime.pipeline.pipeline import Pipeline
@@ -28,8 +28,6 @@ log = logging.getLogger("edgedla.runtime.live")
 TEMPLATES = Path(__file__).resolve().parent / "templates"
 #: One stylesheet for all of edgedla's pages.
 SHEET = Path(__file__).resolve().parents[2] / "reports" / "templates" / "style.css"
-#: If a new picture takes longer than this, the last one is sent again.
-PICTURE_S = 2.0
 #: A browser opens six connections; an MJPEG viewer holds one while it watches.
 MOST_CONNECTIONS, LONGEST_S, SILENCE_S = 64, 24 * 3600.0, 20.0
 COOKIE = "edgedla_token"
@@ -194,6 +192,8 @@ def serve_view(pipeline: Pipeline, config: ViewConfig, title: str = "") -> Itera
         yield f"http://{host}:{server.server_address[1]}/"
     finally:
         stopped.set()
+        for made in site.films.values():
+            made.join()
         logging.getLogger("edgedla").removeHandler(warnings)
         server.shutdown()
         server.server_close()

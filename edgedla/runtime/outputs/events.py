@@ -37,16 +37,16 @@ class Events:
     """The output that detects events and passes them to other outputs.
 
     Args:
-        tell: outputs that take events; others close them, after this one. One with `write_snapshot(document, jpeg)` gets
+        sinks: outputs that take events; others close them, after this one. One with `write_snapshot(document, jpeg)` gets
             pictures of objects too.
         recorder: makes clips, if requested.
         state: a file with the events that go on; those that a killed process left in it end now. "": none.
     """
 
     def __init__(
-        self, rules: Mapping[str, EventRule], tell: Sequence[EventSink], recorder: Optional[Recorder] = None, state: str = ""
+        self, rules: Mapping[str, EventRule], sinks: Sequence[EventSink], recorder: Optional[Recorder] = None, state: str = ""
     ) -> None:
-        self._rules, self._tell, self._recorder, self._state = dict(rules), list(tell), recorder, state
+        self._rules, self.sinks, self._recorder, self._state = dict(rules), sinks, recorder, state
         #: Not the only output of a pipeline, unless it records.
         self.stores = recorder is not None
         self._streams: Dict[Tuple[str, str, str], Stream] = {}
@@ -57,10 +57,6 @@ class Events:
         self._told_unwritten = False
         self.began = 0
         self._end_left()
-
-    def tell(self, sinks: Sequence[EventSink]) -> None:
-        """Replaces the outputs that take events."""
-        self._tell = list(sinks)
 
     def write(self, result: FrameResult) -> None:
         if self._recorder is not None:
@@ -76,7 +72,7 @@ class Events:
         if stream is None:
             kind: Type[Stream] = ObjectEvents if rule.each == "object" else ZoneEvents
             stream = self._streams[key] = kind(rule, self._new, self._say, self._recorder)
-            stream.pictures = self._recorder is not None or any(hasattr(sink, "write_snapshot") for sink in self._tell)
+            stream.pictures = self._recorder is not None or any(hasattr(sink, "write_snapshot") for sink in self.sinks)
         # Durations of what is seen use the scene's clock; silence of the source uses the capture clock.
         at_s, (last_s, gap_s) = result.frame.captured_s, self._last.get(key, (0.0, 0.0))
         if gap_s and at_s - last_s >= _silent_s(rule, gap_s):
@@ -107,7 +103,7 @@ class Events:
         return {"event": name, "id": "-".join(p for p in parts if p), **names}
 
     def _say(self, document: Document, jpeg: bytes = b"") -> None:
-        for sink in self._tell:
+        for sink in self.sinks:
             sink.write_event(document)
             if jpeg and hasattr(sink, "write_snapshot"):
                 sink.write_snapshot(document, jpeg)

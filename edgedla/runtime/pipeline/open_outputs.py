@@ -266,7 +266,7 @@ def open_outputs(
             clips = Clips(config.outputs.clips) if config.outputs.clips.folder else None
             events = Events(config.events, tell, clips, config.outputs.events_state)
         elif isinstance(events, Events):
-            events.tell(tell)
+            events.sinks = tell
         stack.pop_all()
     # First: its last words at the end go to outputs that are open still.
     return made if events is None else {"events": events, **made}

@@ -18,7 +18,7 @@ from docs.chrome import CHROMIUM, open_page
 from edgedla.errors import EnvironmentMissing, RunError
 from edgedla.runtime.decode.detections import Detection
 from edgedla.runtime.frames import Frame, FrameResult
-from edgedla.runtime.live.scenes import Scenes
+from edgedla.runtime.live.scenes import Scene, Scenes
 from edgedla.runtime.live.server import page, serve_view
 from edgedla.runtime.live.state import WORDS, Warnings
 from edgedla.runtime.outputs.films.mp4 import encoder, has
@@ -423,6 +423,18 @@ def test_a_film_in_pieces_is_made_while_somebody_asks(monkeypatch):
         while encoding():
             assert time.monotonic() < end_s + 30
             time.sleep(0.2)
+
+
+@HLS
+def test_the_pieces_of_a_film_are_removed_with_the_page(monkeypatch, tmp_path):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    # As at the end of a run: no new picture comes.
+    monkeypatch.setattr(Scene, "jpeg", lambda self, seconds: time.sleep(1.5) or b"")
+    with running(video="hls", rate=10) as (_, port, p):
+        assert ask(port, "/camera/good/00000.ts")[0].status == 404
+        assert len(list(tmp_path.glob("edgedla-hls-*"))) == 1
+    assert list(tmp_path.glob("edgedla-hls-*")) == []
+    assert [t for t in threading.enumerate() if t.name == "edgedla-hls"] == []
 
 
 def test_without_the_setting_there_is_no_film():
