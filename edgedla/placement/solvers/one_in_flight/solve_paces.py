@@ -94,7 +94,7 @@ class _Search:
 
         shortest = Best(self.problem, Goal("makespan"), length)
         shortest.offer_all(list(self._met), deadline)
-        PairSearch(self.problem, self.problem.devices, shortest, gap, deadline).run_rounds()
+        PairSearch(self.problem, self.problem.devices, shortest, gap, deadline).improve(deadline)
 
     def walk(self, deadline: Deadline) -> None:
         """Walks from the best placements that use a core, each with an equal part of the time left."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Sequence, Tuple
+from typing import Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -33,6 +33,7 @@ class PairSearch:
         # A core that a model has for itself is busy for no longer than the model runs.
         self._weighed = np.array([True, *(len(self.pair.cores) == 1 for _ in self.pair.cores[:1]), True, True])
         grid = coarse_weights(self._weighed)
+        self._rounds: Optional[Rounds] = None
         least = self._dive(grid)
         self._weights, self.bound = grid[int(least.argmax())], float(least.max())
 
@@ -51,57 +52,57 @@ class PairSearch:
         if not self._is_open:
             return
         watch = Stopwatch()
-        rounds = self._begun()
+        if self._is_far:
+            self._begin()
         begin_s = watch.seconds
         # A narrow look over labels takes 3 to 7 times as long as the begin (16 pairs). In less time it would find nothing.
         if self._is_far and pair.deadline.to_prepare.left_s < begin_s:
-            self._improve(rounds, pair.deadline, patience_s=begin_s)
+            self.improve(pair.deadline, patience_s=begin_s)
         if self._is_open:
             self.bound, self._weights = climbed_weights(pair.frontiers, pair.factors, self._weighed, self._weights, self.bound)
         if not LabelRounds.can_run(pair):
-            self._improve(rounds, pair.deadline)
-            self._look_in_any_order(rounds)
+            self.improve(pair.deadline)
+            self._look_in_any_order(pair.deadline)
             return
-        # A narrow look takes a fraction of the time of the rounds, and mostly finds what they would.
         labels = LabelRounds(pair, self._weights, self._weighed)
-        self.bound = labels.dive(self.bound, pair.deadline)
         if self._is_far:
-            self._improve(rounds, pair.deadline.to_prepare, patience_s=begin_s)
-        self._look_in_any_order(rounds)
+            # A narrow look takes a fraction of the time of the rounds, and mostly finds what they would.
+            self.bound = labels.dive(self.bound, pair.deadline)
+        if self._is_far:
+            self.improve(pair.deadline.to_prepare, patience_s=begin_s)
+        self._look_in_any_order(pair.deadline.to_prepare)
         if self._is_open:
             self.bound = labels.run(self.bound, pair.deadline)
             if self._is_open:
                 # Too many branches for a proof: a shorter pair may still be found.
-                self._improve(rounds, pair.deadline)
+                self.improve(pair.deadline)
 
-    def run_rounds(self) -> None:
-        """Offers what the rounds alone find; most end long before their time."""
-        self._improve(self._begun(), self.pair.deadline)
-
-    def _begun(self) -> Rounds:
+    def _begin(self) -> Rounds:
         pair = self.pair
         ways = [[Way.of(*of_model, pair.factors)] for of_model in zip(pair.names, pair.states)]
-        rounds = Rounds(pair.problem, pair.best, pair.order, ways, pair.deadline)
-        rounds.begin(pair.deadline)
-        return rounds
+        self._rounds = Rounds(pair.problem, pair.best, pair.order, ways, pair.deadline)
+        self._rounds.begin(pair.deadline)
+        return self._rounds
 
-    def _look_in_any_order(self, rounds: Rounds) -> None:
-        """Looks below ever lower limits, until few enough states are left; one that gets through offers pairs."""
-        reach, until = self.pair.limit, self.pair.deadline.to_prepare
+    def _look_in_any_order(self, until: Deadline) -> None:
+        """Looks below ever lower limits, until few enough states are left. One that raises the bound offers pairs: else order decides."""
+        reach = self.pair.limit
         while self._is_open and not until.passed and reach > self.bound * (1 + LEAST_STEP):
             looked = AnyOrder(self.pair, self._weights, self._weighed, reach, until)
-            self.bound = max(self.bound, looked.bound)
+            known, self.bound = self.bound, max(self.bound, looked.bound)
             if looked.is_through:
-                self._improve(rounds, self.pair.deadline.to_prepare, looked.pairs())
+                if self.bound > known:
+                    self.improve(self.pair.deadline.to_prepare, looked.pairs())
                 return
             if reach == INFINITY:
                 # No pair is known, and half of the way would be as far.
                 return
             reach = (self.bound + reach) / 2
 
-    def _improve(self, rounds: Rounds, until: Deadline, seeds: Sequence[Evaluation] = (), patience_s: float = INFINITY) -> None:
+    def improve(self, until: Deadline, seeds: Sequence[Evaluation] = (), patience_s: float = INFINITY) -> None:
+        """Offers what the rounds find; most end long before their time."""
         known = [] if self.pair.best.evaluation is None else [self.pair.best.evaluation]
-        rounds.run([*known, *seeds], until, self.bound, patience_s)
+        (self._rounds or self._begin()).run([*known, *seeds], until, self.bound, patience_s)
 
     def _dive(self, rows: np.ndarray) -> np.ndarray:
         """By row of weights, a bound; the best pairs of the placements that the weights lead to are offered."""
