@@ -4,7 +4,8 @@
 
 Each case is a random network of a few operators, most of them with a recurrent one, read by the importer, with random
 costs and limits (tests/placement/tiny_networks.py). It is solved for latency, energy, energy at given frame rates, energy
-within a latency bound, and throughput; and two and three still smaller ones for makespan. The sums and schedules of
+within a latency bound, and throughput, also within one; and two and three still smaller ones for throughput within a bound and
+for makespan. The sums and schedules of
 tests/placement/own_sums.py say what is best. A case is wrong where a value differs, where "proven" does not hold, where
 the answer is not legal, or where a loop is not one item on the GPU. Exits with 1 if there is any.
 """
@@ -40,6 +41,11 @@ def goals(rng: random.Random) -> Iterator[Tuple[str, Goal]]:
     yield "energy within a bound", Goal("energy", float(rng.randint(40, 250)))
     yield "energy at frame rates", Goal("energy", frames_per_second=(float(rng.randint(1000, 12000)),))
     yield "throughput", Goal("throughput")
+    yield "throughput within a bound", within(rng)
+
+
+def within(rng: random.Random) -> Goal:
+    return Goal("throughput", float(rng.randint(40, 250)))
 
 
 def faults(problem: Problem, graph: LayerGraph, rng: random.Random, only: str) -> Iterator[str]:
@@ -51,25 +57,29 @@ def faults(problem: Problem, graph: LayerGraph, rng: random.Random, only: str) -
             if item.allowed != ("GPU",) or not {p for p in feeding if p is not None and p > layer.index} <= {*item.layers}:
                 yield f"the loop at {layer.name} is no item of the GPU's"
     for name, goal in goals(rng):
-        if only not in ("", name):
-            continue
-        bound = goal.bound_of(0)
-        expected = least(problem, goal.objective, bound, goal.frames_per_second)
-        answer = solve(problem, goal, time_limit_s=60)
-        if answer.best is None:
-            if expected < float("inf"):
-                yield f"{name}: none found, best is {expected}"
-            continue
-        devices = answer.best.assignment
-        value = value_of(problem, devices, goal.objective, goal.frames_per_second)
-        if not is_legal(problem, devices, bound, goal.frames_per_second):
-            yield f"{name}: not legal"
-        if abs(value - answer.value) > TOLERANCE * max(value, 1e-9):
-            yield f"{name}: says {answer.value}, adds up to {value}"
-        if value > expected * (1 + TOLERANCE) + 1e-9 or value < expected * (1 - TOLERANCE) - 1e-9:
-            yield f"{name}: {value}, best is {expected}"
-        if not answer.optimal:
-            yield f"{name}: not proven"
+        if only in ("", name):
+            yield from (f"{name}: {fault}" for fault in faults_of_sums(problem, goal))
+
+
+def faults_of_sums(problem: Problem, goal: Goal) -> Iterator[str]:
+    """What is wrong with the answer for a goal that sums of costs say."""
+    bound = goal.bound_of(0)
+    expected = least(problem, goal.objective, bound, goal.frames_per_second)
+    answer = solve(problem, goal, time_limit_s=60)
+    if answer.best is None:
+        if expected < float("inf"):
+            yield f"none found, best is {expected}"
+        return
+    devices = answer.best.assignment
+    value = value_of(problem, devices, goal.objective, goal.frames_per_second)
+    if not is_legal(problem, devices, bound, goal.frames_per_second):
+        yield "not legal"
+    if abs(value - answer.value) > TOLERANCE * max(value, 1e-9):
+        yield f"says {answer.value}, adds up to {value}"
+    if value > expected * (1 + TOLERANCE) + 1e-9 or value < expected * (1 - TOLERANCE) - 1e-9:
+        yield f"{value}, best is {expected}"
+    if not answer.optimal:
+        yield "not proven"
 
 
 def faults_of_makespan(problem: Problem) -> Iterator[str]:
@@ -98,7 +108,8 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=2000)
     parser.add_argument("--first", type=int, default=0, help="number of the first case")
     several = {"makespan": tiny_pair, "makespan of three": tiny_triple}
-    names = [*(name for name, _ in goals(random.Random(0))), *several]
+    streams = {"throughput of two within a bound": tiny_pair, "throughput of three within a bound": tiny_triple}
+    names = [*(name for name, _ in goals(random.Random(0))), *several, *streams]
     parser.add_argument("--goal", default="", choices=["", *names])
     parser.add_argument("-o", "--output", type=Path)
     a = parser.parse_args()
@@ -107,7 +118,7 @@ def main() -> None:
     for seed in range(a.first, a.first + a.count):
         cases += 1
         found: List[str] = []
-        if a.goal not in several:
+        if a.goal not in (*several, *streams):
             problem, graph = tiny_problem(seed, DEVICES[seed % 2])
             assignments += math.prod(len(item.allowed) for item in problem.items)
             with_loops += loops_in(graph) > 0
@@ -117,6 +128,11 @@ def main() -> None:
                 models = make(seed, DEVICES[seed % 2])
                 assignments += math.prod(len(item.allowed) for item in models.items)
                 found += [f"{name}: {fault}" for fault in faults_of_makespan(models)]
+        for name, make in streams.items():
+            if a.goal in ("", name):
+                models = make(seed, DEVICES[seed % 2])
+                assignments += math.prod(len(item.allowed) for item in models.items)
+                found += [f"{name}: {fault}" for fault in faults_of_sums(models, within(random.Random(seed)))]
         wrong += [{"case": seed, "fault": text} for text in found]
         for text in found:
             print(f"case {seed}: {text}", flush=True)

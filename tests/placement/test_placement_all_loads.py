@@ -5,20 +5,20 @@ from __future__ import annotations
 import itertools
 from typing import Any, Callable, Sequence, Tuple
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgedla.placement.problem.goal import INFINITY, Goal
+from edgedla.placement.deadline import NEVER
+from edgedla.placement.problem.goal import GAP, INFINITY, Goal
 from edgedla.placement.problem.problem import Problem
-from edgedla.placement.solvers.bounds.fractional import engine_sets
-from edgedla.placement.solvers.bounds.latency_limit import LatencyLimit, most_in_all
-from edgedla.placement.solvers.bounds.weights import STEPS, TIMES, climbed
-from edgedla.placement.solvers.solve import solve
-from edgedla.placement.solvers.states.frontier import Frontier
+from edgedla.placement.solvers.bounds.latency_limit import most_in_all
+from edgedla.placement.solvers.busiest.solve_stream import solve_stream
+from edgedla.placement.solvers.more_models.relaxed import with_equal_cores
+from edgedla.placement.solvers.solve import least_on_gpu, solve
 from tests.placement.own_sums import is_legal, loads_of, value_of
 from tests.placement.placement_problems import checked, problems
+from tests.placement.tiny_networks import tiny_pair, tiny_problem
 
 pytestmark = pytest.mark.once
 
@@ -71,22 +71,29 @@ def test_the_period_within_a_latency_is_that_of_brute_force(case: Tuple[Problem,
 
 @CHECKED
 @given(bounded())
-def test_bounds_with_a_price_on_latency_are_below_every_period(case: Tuple[Problem, Goal, float]) -> None:
+def test_no_period_is_shorter_than_the_work_of_the_gpu_within_the_bounds(case: Tuple[Problem, Goal, float]) -> None:
     problem, goal, least = case
-    most_us = most_in_all(problem, goal)
-    assert most_us is not None
-    bounds = []
-    for engines in engine_sets(problem, goal):
-        frontier = Frontier(problem, engines)
-        factors = np.array([problem.factor(frozenset(engines), d) for d in frontier.devices])
-        bounds.append(LatencyLimit(frontier, most_us).bound(factors))
-    assert min(bounds, default=INFINITY) <= least * (1 + 1e-9)
+    least_us, [devices] = least_on_gpu(problem, goal, NEVER, GAP)
+    assert least_us <= least * (1 + 1e-9)
+    assert all(device in item.allowed for device, item in zip(devices, problem.items))
 
 
-def test_a_climb_ends_though_its_bound_rises_without_end() -> None:
-    """As where no placement keeps a latency: any higher price gives a higher bound."""
-    reached, best = climbed(lambda rows: rows[:, 0], lambda row, step: np.array([row, row * (1 + step)]), np.array([1.0]), 1.0)
-    assert reached == best[0] == pytest.approx(np.prod([(1 + step) ** TIMES for step in STEPS]))
+def test_what_is_known_of_the_gpus_work_ends_the_search() -> None:
+    problem, _ = tiny_problem(9, ALL)
+    start = ("GPU",) * len(problem.items)
+    (bound_us,) = frames_us(problem, start)
+    goal = Goal("throughput", bound_us)
+    assert solve_stream(problem, goal, [start]).rounds > 0
+    known = solve_stream(problem, goal, [start], gpu_us=bound_us)
+    assert (known.rounds, known.bound) == (0, pytest.approx(bound_us))
+
+
+def test_models_whose_bounds_leave_most_work_to_the_gpu_use_the_cores_in_turn() -> None:
+    problem = with_equal_cores(tiny_pair(1, ALL))
+    least_us, [devices] = least_on_gpu(problem, Goal("throughput", 1e6), NEVER, GAP)
+    used = [{devices[i] for i in problem.items_of(m)} - {"GPU"} for m in (0, 1)]
+    assert used == [{"DLA0"}, {"DLA1"}]
+    assert least_us == pytest.approx(value_of(problem, devices, "gpu-time"))
 
 
 def test_a_model_without_a_bound_leaves_all_loads_unbounded() -> None:

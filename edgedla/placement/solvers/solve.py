@@ -17,6 +17,8 @@ from edgedla.placement.solvers.best import Best
 from edgedla.placement.solvers.bounds.fractional import alike, floor_on, image
 from edgedla.placement.solvers.program.solve_program import solve_program
 from edgedla.placement.solvers.stages import FEW_PLACEMENTS
+from edgedla.placement.solvers.states.item_order import part_of
+from edgedla.vocabulary import GPU
 
 #: Most items for which a solver starts. Beyond, its model takes gigabytes, and HiGHS exceeds its time limit
 #: (20,000 items: half a minute over 6 s). Real networks have a few thousand.
@@ -71,7 +73,9 @@ def _searched(
     if goal.objective == "throughput" and len(problem.devices) > 1 and value_of is None:
         from edgedla.placement.solvers.busiest.solve_stream import solve_stream
 
-        return solve_stream(problem, goal, start, until, gap)
+        bounded = goal.is_bounded and GPU in problem.devices
+        gpu_us, within = least_on_gpu(problem, goal, until, gap) if bounded else (0.0, [])
+        return solve_stream(problem, goal, [*start, *within], until, gap, gpu_us)
     if isinstance(value_of, OneInFlight):
         from edgedla.placement.solvers.one_in_flight.solve_paces import can_solve as has_two_paces
         from edgedla.placement.solvers.one_in_flight.solve_paces import solve_paces
@@ -90,6 +94,33 @@ def _searched(
         # HiGHS, which gets the other half, sometimes has the better bound.
         return solve_many(problem, goal, start, until.part(1 / 2), gap, value_of)
     return None
+
+
+def least_on_gpu(problem: Problem, goal: Goal, until: Deadline, gap: float) -> Tuple[float, List[Tuple[str, ...]]]:
+    """The least time of the GPU per period with every frame within its bound, and a placement with it: each model for itself.
+
+    Tight bounds leave most of the work to the GPU, and then this is the shortest period. `solve_stream` knows only the sum of the bounds.
+    """
+    least_us, devices, cores = 0.0, [item.allowed[0] for item in problem.items], problem.cores if alike(problem) else ()
+    for m, rate in enumerate(problem.rates):
+        alone, members = part_of(problem, (m,))
+        own = replace(goal, objective="gpu-time", latency_bound_us=goal.bound_of(m))
+        found = solve(on_one_core(alone), own, gap=gap, deadline=until.part(1 / (len(problem.models) - m + 1)))
+        least_us += rate * found.bound
+        for i, device in zip(members, found.best.assignment if found.best else ()):
+            # Models use the cores in turn.
+            devices[i] = cores[m % len(cores)] if device in cores else device
+    return least_us, [tuple(devices)]
+
+
+def on_one_core(problem: Problem) -> Problem:
+    """The problem of one model on one of two equal cores, which does the work of both with no more loadables and transitions."""
+    if not alike(problem) or len({item.batch for item in problem.items if item.layers}) > 1:
+        return problem
+    devices, own = (GPU, problem.cores[0]), problem.limits
+    items = tuple(replace(item, allowed=tuple(d for d in item.allowed if d in devices)) for item in problem.items)
+    limits = replace(own, loadables_per_core=2 * own.loadables_per_core, global_dram_bytes=2 * own.global_dram_bytes)
+    return replace(problem, devices=devices, items=items, limits=replace(limits, min_region_layers=0))
 
 
 def _shortest_of_equals(problem: Problem, goal: Goal, least: Solution, until: Deadline, gap: float) -> Solution:

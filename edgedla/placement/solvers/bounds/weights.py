@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import Callable, List, Sequence, Tuple
+from typing import List, Sequence, Tuple
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from edgedla.placement.solvers.states.frontier import Frontier
 #: Factors on the weight of one engine, relative to the best so far, for the sweeps' weights.
 WIDE: Tuple[float, ...] = (0.5, 0.75, 1.0, 1.33, 2.0)
 
-#: Steps of a climb, as shares of a weight or of all, and how often each is taken at most: a bound may rise without end.
+#: Steps of a climb, as shares of a weight or of all, and how often each is taken at most.
 STEPS: Tuple[float, ...] = (0.3, 0.15, 0.07, 0.03, 0.01, 0.004)
 TIMES = 4
 
@@ -106,18 +106,11 @@ def coarse_weights(weighed: np.ndarray) -> np.ndarray:
 def climbed_weights(
     frontiers: Sequence[Frontier], factors: np.ndarray, weighed: np.ndarray, best: np.ndarray, reached: float
 ) -> Tuple[float, np.ndarray]:
-    """(the best bound by prices that a climb meets, the weights that give it), from weights and what they reached."""
-    return climbed(lambda rows: bounds_of(frontiers, factors, rows), lambda row, step: moved(row, step, weighed), best, reached)
-
-
-def climbed(
-    bounds: Callable[[np.ndarray], np.ndarray], near: Callable[[np.ndarray, float], np.ndarray], best: np.ndarray, reached: float
-) -> Tuple[float, np.ndarray]:
-    """(the best bound, its row), by ever smaller steps from a row and what it reached; `near`: the rows a step away."""
+    """(the best bound by prices that a climb meets, the weights that give it), by ever smaller steps from weights and what they reached."""
     for step in STEPS:
         for _ in range(TIMES):
-            rows = near(best, step)
-            value = bounds(rows)
+            rows = moved(best, step, weighed)
+            value = bounds_of(frontiers, factors, rows)
             if value.max() <= reached * (1 + 1e-6):
                 break
             best, reached = rows[int(value.argmax())], float(value.max())

@@ -70,8 +70,6 @@ class EngineSearch:
         self._far, self._too_many = STEP, (0, INFINITY)
         most_us = most_in_all(problem, goal)
         self._all_loads = None if most_us is None else LatencyLimit(self._frontier, most_us)
-        if self._all_loads and not deadline.passed:
-            self.bound = max(self.bound, self._all_loads.bound(self._factors))
         self.deadline = deadline
 
     def _refine(self) -> None:

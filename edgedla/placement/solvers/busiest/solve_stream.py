@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import Dict, Iterable, List, Sequence, Tuple
+from typing import Iterable, List, Sequence, Tuple
 
 from edgedla.placement.deadline import NEVER, Deadline, Stopwatch
 from edgedla.placement.problem.baselines import after_cap
@@ -15,6 +15,7 @@ from edgedla.placement.solvers.bounds.fractional import engine_sets, floor_on
 from edgedla.placement.solvers.busiest.engine_search import EngineSearch
 from edgedla.placement.solvers.stages import MANY_ITEMS, Budget, Looked, polished
 from edgedla.placement.solvers.states.item_order import narrow_order, reordered
+from edgedla.vocabulary import GPU
 
 #: Per look: (partial placements kept per item, states before one item). The first looks are narrow, to find good placements
 #: soon: those prune most states. Each set of engines has the first look before the next set is tried at all: most others
@@ -46,12 +47,17 @@ class _Best(Best):
 
 
 def solve_stream(
-    problem: Problem, goal: Goal, start: Iterable[Sequence[str]] = (), deadline: Deadline = NEVER, gap: float = GAP
+    problem: Problem,
+    goal: Goal,
+    start: Iterable[Sequence[str]] = (),
+    deadline: Deadline = NEVER,
+    gap: float = GAP,
+    gpu_us: float = 0.0,
 ) -> Solution:
     """The shortest period, proven if the searches complete; otherwise the best placement found and a lower bound.
 
     The searches ignore caps, sizes, pools, and loadables that TensorRT splits by batch size. If such a limit binds, they do
-    not complete.
+    not complete. `gpu_us`: the GPU works at least so long per period.
     """
     watch = Stopwatch()
     order = narrow_order(problem, deadline.to_prepare)
@@ -60,14 +66,14 @@ def solve_stream(
     best.offer_capped(start)
     looked = Looked(problem, goal, None)
     floors = {engines: floor_on(problem, goal, engines) for engines in engine_sets(problem, goal)}
-    bounds: Dict[Tuple[str, ...], float] = {engines: bound for engines, (bound, _) in floors.items()}
+    bounds = {s: max(bound, gpu_us * problem.factor(frozenset(s), GPU)) for s, (bound, _) in floors.items()}
     searches: List[EngineSearch] = []
     rounds, timed_out = 0, False
     for engines in sorted(floors, key=lambda s: bounds[s]):
         timed_out = timed_out or deadline.passed
         if timed_out or bounds[engines] >= best.limit:
             continue
-        search = EngineSearch(ordered, goal, engines, *floors[engines], deadline)
+        search = EngineSearch(ordered, goal, engines, bounds[engines], floors[engines][1], deadline)
         if search.bound < best.limit:
             if len(problem.items) <= MANY_ITEMS:
                 best.offer_ordered(search.begun())
