@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Iterator, List
@@ -42,6 +43,9 @@ def with_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any
         (tmp_path / "tensorrt.py").write_text(f"works = {works}\n{MODULE}")
         monkeypatch.setenv("PYTHONPATH", str(tmp_path))
         monkeypatch.syspath_prepend(str(tmp_path))
+        # Set first: what is imported later is only taken away again if something was noted as there before.
+        monkeypatch.setitem(sys.modules, "tensorrt", None)
+        monkeypatch.delitem(sys.modules, "tensorrt")
         asked_for_a_builder.cache_clear()
 
     yield install
@@ -61,9 +65,8 @@ def test_a_builder_that_is_made_needs_no_reason(with_module: Any) -> None:
 
 
 @pytest.mark.parametrize(("jetson", "state"), [(True, "fail"), (False, "warn")])
-def test_doctor_does_not_call_it_ok(with_module: Any, monkeypatch: pytest.MonkeyPatch, jetson: bool, state: str) -> None:
+def test_doctor_does_not_call_it_ok(with_module: Any, jetson: bool, state: str) -> None:
     with_module(works=False)
-    monkeypatch.delitem(__import__("sys").modules, "tensorrt", raising=False)
     check = _tensorrt(jetson, "REMEDY")
     assert check.state == state
     assert check.found == "8.5.2.2 imports, cannot make a builder: CUDA initialization failure with error: 35"
@@ -74,10 +77,9 @@ def test_doctor_does_not_call_it_ok(with_module: Any, monkeypatch: pytest.Monkey
     [(False, ["TensorRT 8.5.2.2 here imports, cannot make a builder: CUDA initialization failure with error: 35"]), (True, [])],
 )
 def test_inspect_of_an_engine_says_why_it_cannot_be_loaded_here(
-    with_module: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, works: bool, notes: List[str]
+    with_module: Any, tmp_path: Path, works: bool, notes: List[str]
 ) -> None:
     with_module(works=works)
-    monkeypatch.delitem(__import__("sys").modules, "tensorrt", raising=False)
     engine = tmp_path / "net.engine"
     engine.write_bytes(plan_file())
     assert [note for note in inspect(engine).notes if "make a builder" in note] == notes

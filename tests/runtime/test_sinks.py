@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -75,7 +76,7 @@ def test_a_line_seen_by_half_while_another_process_writes_it_is_no_truncated_one
         with path.open("ab") as file:
             file.write(end)
 
-    monkeypatch.setattr(own_lines.time, "sleep", lambda s: the_other_writes(s) if s else None)
+    monkeypatch.setattr(own_lines, "time", SimpleNamespace(sleep=lambda s: the_other_writes(s) if s else None))
     sink = JsonLines(str(path))
     sink.write_document({"n": 2})
     sink.close()

@@ -95,7 +95,8 @@ class Pipeline:
         #: Counts of sources that a reload took away or opened anew: what Prometheus sums up must not fall.
         self._left: Dict[str, Any] = dict.fromkeys(COUNTS, 0)
         self._limits = limits or Limits()
-        self._stop, self._force = threading.Event(), threading.Event()
+        # No events: a signal may interrupt the main thread while it holds the lock that an event would need.
+        self._stop = self._force = False
         # `stop` leaves it alone: a signal handler must not take a lock that `_watch` may hold.
         self._stage_ended = threading.Event()
         self._stages_left = 0
@@ -194,16 +195,16 @@ class Pipeline:
 
     def stop(self) -> None:
         """Asks for a graceful end; safe from a signal handler and from any thread."""
-        self._stop.set()
+        self._stop = True
 
     def force_stop(self) -> None:
         """Ends at once: what is under way is given up, and the run fails if there was any."""
-        self._force.set()
-        self._stop.set()
+        self._force = True
+        self._stop = True
 
     @property
     def stopping(self) -> bool:
-        return self._stop.is_set()
+        return self._stop
 
     @property
     def submitted(self) -> int:
@@ -229,7 +230,7 @@ class Pipeline:
         now = self.started_s
         end_s = now + self._limits.seconds if self._limits.seconds else math.inf
         while self._stages_left:
-            self._stage_ended.wait(STOPPING_S if self._stop.is_set() else max(0.0, min(WATCH_S, end_s - now)))
+            self._stage_ended.wait(STOPPING_S if self._stop else max(0.0, min(WATCH_S, end_s - now)))
             self._stage_ended.clear()
             now = time.monotonic()
             for c in self.captures.values():
@@ -238,9 +239,9 @@ class Pipeline:
                     log.error("source %s ended: %s", c.name, c.failure)
             if now >= end_s:
                 self.stop()
-            if self._stop.is_set():
+            if self._stop:
                 stopped_s = now if stopped_s is None else stopped_s
-                if self._force.is_set() or now - stopped_s >= self._limits.grace_s:
+                if self._force or now - stopped_s >= self._limits.grace_s:
                     return
 
     def _end(self, threads: Sequence[threading.Thread]) -> None:
@@ -248,7 +249,7 @@ class Pipeline:
         for t in threads if not self._stages_left else ():
             t.join(1.0)
         if any(t.is_alive() for t in threads):
-            self._force.set()
+            self._force = True
             for lane in self.lanes:
                 lane.abandon()
             for t in threads:
@@ -278,20 +279,20 @@ class Pipeline:
                 expected = isinstance(error, EdgedlaError)
                 self._error = error if expected else RunError(f"the pipeline failed: {described(error)}")
                 self._error.__cause__ = None if expected else error
-        self._stop.set()
+        self._stop = True
 
     def _feed(self, lane: Lane) -> None:
         if lane.crops is None:
             most = self._limits.frames
             lane.feed(
                 lambda: not all(c.over for s, c in self.captures.items() if s in lane.slots.names),
-                self._stop.is_set,
+                lambda: self._stop,
                 lambda: bool(most and lane.submitted >= most),
             )
             return
         # After a stop, crops of the first model are still processed.
         parent = next(p for p in self.lanes if lane in p.children)
-        lane.feed(lambda: not parent.done.is_set(), lambda: self._force.is_set() or self._error is not None)
+        lane.feed(lambda: not parent.done.is_set(), lambda: self._force or self._error is not None)
 
     def _finish(self, lane: Lane) -> None:
         lane.finish(self._emit, self._idle)

@@ -48,7 +48,7 @@ class Reloader:
         self._config = read()
         self._digests = self._now(self._config)
         self._files_now = self._stamps()
-        self._asked = threading.Event()
+        self._asked = self._answered = object()
         #: Names of replaced models, in order; of changed sources and outputs; and failures.
         self.replaced: List[str] = []
         self.sources: List[str] = []
@@ -56,15 +56,15 @@ class Reloader:
         self.failed: List[str] = []
 
     def ask(self) -> None:
-        """Requests a reload; safe to call from a signal handler."""
-        self._asked.set()
+        """Requests a reload; safe to call from a signal handler, which may interrupt itself: an assignment takes no lock."""
+        self._asked = object()
 
     def changed(self) -> bool:
         """True once after `ask`, or if the file or an artifact's manifest changed since the last call."""
-        stamps = self._stamps()
-        requested, self._files_now, before = self._asked.is_set(), stamps, self._files_now
-        self._asked.clear()
-        return requested or stamps != before
+        asked, stamps = self._asked, self._stamps()
+        changed = asked is not self._answered or stamps != self._files_now
+        self._answered, self._files_now = asked, stamps
+        return changed
 
     def _stamps(self) -> Tuple[object, ...]:
         paths = [Path(f) for f in self._files]

@@ -179,6 +179,22 @@ def test_sighup_at_any_moment_of_a_run_does_not_end_it(artifact, tmp_path):
     assert "frames" in text
 
 
+def test_what_a_signals_handler_calls_calls_nothing_more(artifact, tmp_path):
+    """The handler interrupts the main thread anywhere, itself too: inside of a lock that it takes it would wait for ever."""
+    file, called = tmp_path / "p.yaml", []
+    file.write_text(FILE % (artifact, OLD))
+    with opened_parts(load_config(str(file))) as parts:
+        reloader = Reloader(parts, lambda: load_config(str(file)), (str(file),))
+        for function in (reloader.ask, parts.pipeline.stop, parts.pipeline.force_stop):
+            sys.setprofile(lambda frame, event, argument: called.append((event, frame.f_code.co_name, argument)))
+            function()
+            sys.setprofile(None)
+            made = [row[:2] for row in called if row[2] is not sys.setprofile]
+            assert made == [("call", function.__name__), ("return", function.__name__)]
+            called.clear()
+        assert (reloader.changed(), reloader.changed(), parts.pipeline.stopping) == (True, False, True)
+
+
 def test_an_engine_is_warm_before_the_first_frame_at_the_start_and_after_a_reload(artifact, tmp_path, monkeypatch):
     """An engine's first inference takes longer, and shows a core that is dead; the camera need not be open for that."""
     ran = []
