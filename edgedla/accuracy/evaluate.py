@@ -13,6 +13,7 @@ from edgedla.accuracy.scores.finite import FirstFault, first_not_finite, require
 from edgedla.accuracy.scores.judgement import Judgement, Witness, judge
 from edgedla.builder.artifact.artifact import Artifact
 from edgedla.errors import DataError, ModelError, UsageError
+from edgedla.formats.pack import NUMPY_TYPE
 from edgedla.importers.model_file.embedded_preprocess import embedded_preprocess
 from edgedla.io.documents import header
 from edgedla.preprocess.settings import PreprocessSettings, settings_of, with_embedded
@@ -20,6 +21,8 @@ from edgedla.quantization.samples import Feed, InputSpec, Samples
 from edgedla.text.printable import digits
 
 Run = Callable[[Feed], Mapping[str, np.ndarray]]
+#: Element type of an artifact's input -> that of its samples; INT8 and HALF values are computed here.
+FED_TYPES: Mapping[str, type] = {**NUMPY_TYPE, "HALF": np.float32, "INT8": np.float32}
 
 
 @dataclass(frozen=True)

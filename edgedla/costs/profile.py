@@ -14,7 +14,7 @@ from edgedla.costs.operators import Operator
 from edgedla.errors import DocumentError
 from edgedla.graph import Layer, LayerGraph
 from edgedla.io.documents import header, require
-from edgedla.io.files import open_plain, write_atomic
+from edgedla.io.files import read_plain, write_atomic
 from edgedla.records.json_text import parse_json
 from edgedla.vocabulary import DEVICE_KINDS, PRECISIONS
 
@@ -203,16 +203,11 @@ def read_json(path: Union[str, os.PathLike[str]]) -> Any:
     Raises:
         DocumentError: unreadable, too large, or no JSON.
     """
-    where = os.fspath(path)
+    data = read_plain(path, MAX_FILE_BYTES, "the file is too large for a profile")
     try:
-        if os.path.getsize(path) > MAX_FILE_BYTES:
-            raise DocumentError("the file is too large for a profile", where=where)
-        with open_plain(path) as f:
-            return parse_json(f.read())
-    except OSError as e:
-        raise DocumentError(f"cannot read it: {e.strerror or e}", where=where) from e
+        return parse_json(data)
     except (ValueError, RecursionError) as e:
-        raise DocumentError("not a profile: it is not valid JSON", where=where, hint=WRITTEN_BY) from e
+        raise DocumentError("not a profile: it is not valid JSON", where=os.fspath(path), hint=WRITTEN_BY) from e
 
 
 def positive(value: Any, name: str, where: str) -> float:

@@ -6,21 +6,10 @@ from typing import Any, Dict, List, Mapping, Tuple
 
 import numpy as np
 
-from edgedla.accuracy.evaluate import Network, first_fault_of
+from edgedla.accuracy.evaluate import FED_TYPES, Network, first_fault_of
 from edgedla.builder.artifact.artifact import Artifact
 from edgedla.errors import UsageError
 from edgedla.quantization.samples import Feed, InputSpec
-
-#: Element type of a binding -> NumPy type that feeds have.
-_FEED_TYPES: Mapping[str, type] = {
-    "FLOAT": np.float32,
-    "HALF": np.float32,
-    "INT8": np.float32,
-    "UINT8": np.uint8,
-    "INT32": np.int32,
-    "INT64": np.int64,
-    "BOOL": np.bool_,
-}
 
 
 class ArtifactRunner:
@@ -52,18 +41,9 @@ class ArtifactRunner:
         if not self._runners:
             outputs = self._host.run_arrays(inputs)
             return {b.name: np.asarray(outputs[b.name]) for b in self.artifact.outputs}
-        from edgedla.builder.host.session import binding_layout
-        from edgedla.formats.pack import pack
-        from edgedla.runtime.runners import outputs_as_arrays
+        from edgedla.runtime.runners.network import run_once
 
-        chip = str(self.artifact.platform["chip"])
-        fallback = self.artifact.kind != "standalone"
-        buffers = {
-            b.name: pack(np.asarray(inputs[b.name]), binding_layout(b, chip, fallback), scale=b.scale)
-            for b in self.artifact.inputs
-        }
-        runner = self._runners[0]
-        return outputs_as_arrays(self.artifact, runner.wait(runner.submit(buffers)))
+        return run_once(self.artifact, self._runners[0], inputs)
 
     def _checked(self, inputs: Mapping[str, np.ndarray]) -> Dict[str, np.ndarray]:
         try:
@@ -89,7 +69,7 @@ class ArtifactRunner:
 def artifact_network(artifact: Artifact, name: str) -> Tuple[Network, ArtifactRunner]:
     """(the artifact as a Network to score, its runner, which the caller must close)."""
     runner = ArtifactRunner(artifact)
-    specs = tuple(InputSpec(b.name, tuple(b.shape_nchw), _FEED_TYPES[b.dtype]) for b in artifact.inputs)
+    specs = tuple(InputSpec(b.name, tuple(b.shape_nchw), FED_TYPES[b.dtype]) for b in artifact.inputs)
 
     def run(feed: Feed) -> Mapping[str, np.ndarray]:
         return runner.run(feed)

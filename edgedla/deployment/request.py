@@ -131,18 +131,9 @@ class DeployRequest:
 
     def to_dict(self) -> Dict[str, Any]:
         """The request as the document states it; of paths only the last name."""
-        return {
-            **self.platform,
-            "level": self.level,
-            "objective": self.objective,
-            "place": self.place,
-            "devices": list(self.devices) if self.devices is not None and not isinstance(self.devices, str) else self.devices,
-            "max_latency_us": self.max_latency_us,
-            "metric": self.metric,
-            "decode": self.decode,
-            "max_drop": self.max_drop,
-            "approximate": self.approximate,
-            "shapes": {name: list(dims) for name, dims in (self.shapes or {}).items()},
-            "batch": self.batch,
-            "power_mode": self.power_mode,
-        }
+        names = "level objective place devices max_latency_us metric decode max_drop approximate shapes batch power_mode".split()
+        document = {**self.platform, **{name: getattr(self, name) for name in names}}
+        document["shapes"] = {name: list(dims) for name, dims in (self.shapes or {}).items()}
+        if self.devices is not None and not isinstance(self.devices, str):
+            document["devices"] = list(self.devices)
+        return document

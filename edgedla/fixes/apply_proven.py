@@ -14,6 +14,7 @@ from edgedla.fixes.network.model_file import remove_unused
 from edgedla.fixes.network.network import Goal, Network, has_data
 from edgedla.fixes.network.plugins import plugin_names
 from edgedla.fixes.proofs.comparison import Proof, unproved
+from edgedla.fixes.proofs.shared import Shared, shared_of
 from edgedla.fixes.proofs.sites import prove_sites
 from edgedla.fixes.proofs.whole_network import NetworkProof, prove_network
 from edgedla.fixes.seeded import has_all_weights, with_seeded_weights
@@ -36,6 +37,7 @@ class Proven(NamedTuple):
         model: rewritten. proofs: one for each site of `changes.applied`. failures: sites whose proof failed and that were
             undone.
         ran: models for the proof of the whole network, before and after, with seeded weights if requested.
+        feeds: inputs of the proofs. shared: what the sites' proofs ran of both models.
     """
 
     model: Any
@@ -43,6 +45,8 @@ class Proven(NamedTuple):
     proofs: Tuple[Proof, ...]
     failures: Mapping[Key, Proof]
     ran: Tuple[Any, Any]
+    feeds: Tuple[Mapping[str, np.ndarray], ...] = ()
+    shared: Optional[Shared] = None
 
 
 def apply_proven(
@@ -80,12 +84,12 @@ def apply_proven(
             after = base.clone()
             applied = apply_rewrites(Network(after, goal), rewrites, lambda key: key not in banned, record=True).applied  # noqa: B023
             remove_unused(after)
-        proofs = prove_sites(
-            base, applied, equality, feeds_of(base, data), data is not None, approximate, base is not work, progress
-        )
+        feeds = feeds_of(base, data)
+        shared = shared_of(base, after, len(feeds)) if feeds else None
+        proofs = prove_sites(base, applied, equality, feeds, data is not None, approximate, base is not work, progress, shared)
         failed = {a.key: p for a, p in zip(applied, proofs) if p.status == "failed"}
         if not failed:
-            return Proven(fixed, changes, proofs, failures, (base, after))
+            return Proven(fixed, changes, proofs, failures, (base, after), feeds, shared)
         failures.update(failed)
         # Another rewrite may apply to the same place: it was left out only because the one that failed costs less.
         outputs = {output for _, output in failed}
@@ -124,13 +128,12 @@ def network_proof(
     drawn = _random_operators(before)
     if drawn:
         return NetworkProof(None, detail=f"not run: it draws random numbers ({drawn})")
-    feeds = feeds_of(before, data)
-    if not feeds:
+    if not done.feeds:
         return NetworkProof(None, detail="not run: its weights are above 1.5 GB, or an input has open dims")
     if progress is not None:
         progress("comparing the networks", 0, 1)
     try:
-        proof = prove_network(before, after, feeds, approximate * len(changes.applied), changes.decoder)
+        proof = prove_network(before, after, done.feeds, approximate * len(changes.applied), changes.decoder, done.shared)
     except ModelError as e:
         if not is_unimplemented(e):
             raise

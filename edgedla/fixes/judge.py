@@ -49,7 +49,7 @@ def require_size(model: Any, trt: Tuple[int, ...]) -> Any:
     onnx_ir()
     if not isinstance(model, (str, os.PathLike, bytes, bytearray, memoryview)):
         return model
-    source = read(model)
+    source = read(model, hashed=False)
     if source.model.functions or graph_size(source.model.graph) > MOST_LAYERS:
         try:
             require_layers(load_onnx(source, trt=trt))

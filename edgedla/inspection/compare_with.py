@@ -43,6 +43,9 @@ def _real_of_artifact(artifact: Artifact, names: Sequence[str]) -> Optional[Real
     return None
 
 
+_Real = Union[BuildLog, EngineInfo, Artifact]
+
+
 class _Prediction(NamedTuple):
     layers: Tuple[Predicted, ...]
     loadables: Tuple[str, ...]
@@ -52,12 +55,7 @@ class _Prediction(NamedTuple):
 
 
 def compare_against(
-    real: Union[BuildLog, EngineInfo, Artifact],
-    against: Path,
-    target: str,
-    jetpack: Optional[str],
-    trt: Optional[str],
-    precision: Optional[str],
+    real: _Real, against: Path, target: str, jetpack: Optional[str], trt: Optional[str], precision: Optional[str]
 ) -> Comparison:
     """A log, an engine's layers or an artifact against a model's prediction or a check document.
 
@@ -78,12 +76,7 @@ def compare_against(
 
 
 def _predicted(
-    real: Union[BuildLog, EngineInfo, Artifact],
-    against: Path,
-    target: str,
-    jetpack: Optional[str],
-    trt: Optional[str],
-    precision: Optional[str],
+    real: _Real, against: Path, target: str, jetpack: Optional[str], trt: Optional[str], precision: Optional[str]
 ) -> _Prediction:
     file = detect(against)
     notes: List[str] = []
@@ -108,7 +101,7 @@ def _predicted(
     return _Prediction(predicted_of_check(document), kept, of_platform, str(document.get("precision", "")), notes)
 
 
-def _precision_of(real: Union[BuildLog, EngineInfo, Artifact]) -> Optional[str]:
+def _precision_of(real: _Real) -> Optional[str]:
     """What it was built in; None where it does not say."""
     if isinstance(real, EngineInfo):
         stated = " ".join(t.dtype for layer in real.layers for t in (*layer.inputs, *layer.outputs))

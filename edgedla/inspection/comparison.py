@@ -96,13 +96,9 @@ class Comparison:
         return tuple(d for d in self.differences if d.what == "check")
 
     def to_dict(self) -> Dict[str, Any]:
+        plain = "source layers agree untold check_agree check_unknown".split()
         return {
-            "source": self.source,
-            "layers": self.layers,
-            "agree": self.agree,
-            "untold": self.untold,
-            "check_agree": self.check_agree,
-            "check_unknown": self.check_unknown,
+            **{name: getattr(self, name) for name in plain},
             "loadables_predicted": list(self.loadables_predicted),
             "loadables_real": list(self.loadables_real),
             "notes": list(self.notes),

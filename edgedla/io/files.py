@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any, BinaryIO, Iterable, Iterator, List, Sequence, Tuple, Union
 
-from edgedla.errors import EnvironmentMissing, UsageError, current_folder_is_gone, from_os_error
+from edgedla.errors import DocumentError, EnvironmentMissing, UsageError, current_folder_is_gone, from_os_error
 from edgedla.io.left_files import sweep
 
 PathLike = Union[str, "os.PathLike[str]"]
@@ -219,6 +219,21 @@ def open_plain(path: PathLike) -> BinaryIO:
     if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
     raise OSError(errno.EINVAL, "a pipe or device, not a file", os.fspath(path))
+
+
+def read_plain(path: PathLike, most_bytes: int, too_large: str) -> bytes:
+    """The content of a file.
+
+    Raises:
+        DocumentError: it cannot be read, or is larger than `most_bytes`: `too_large` says so.
+    """
+    try:
+        if os.path.getsize(path) > most_bytes:
+            raise DocumentError(too_large, where=os.fspath(path))
+        with open_plain(path) as f:
+            return f.read()
+    except OSError as e:
+        raise DocumentError(f"cannot read it: {e.strerror or e}", where=os.fspath(path)) from e
 
 
 def open_lock_file(path: PathLike) -> int:

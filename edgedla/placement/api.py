@@ -70,32 +70,8 @@ def place(
         ModelError: a model cannot be read.
         NoPlacement: no placement keeps the latency bound and the limits (exit code 1).
     """
-    request = PlacementRequest(
-        target,
-        jetpack,
-        trt,
-        precision,
-        objective,
-        devices,
-        pins,
-        limits,
-        latency_bound_us,
-        rates,
-        power_mode,
-        profile,
-        layer_info,
-        sparsity,
-        use_unknown,
-        shapes,
-        batch,
-        time_limit_s,
-        gap,
-        clocks,
-        frames_per_second,
-        in_flight,
-        one_process,
-        clocks_locked,
-    )
+    # The arguments are the request's fields, by the same names.
+    request = PlacementRequest(**{name: value for name, value in locals().items() if name != "models"})
     return place_request(models, request)
 
 

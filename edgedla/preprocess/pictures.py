@@ -157,14 +157,7 @@ def _spec(inputs: Sequence[InputSpec], settings: Optional[PreprocessSettings]) -
         )
     p = settings or PreprocessSettings()
     return Preprocess(
-        frame_hw=(shape[2], shape[3]),
-        input_chw=(3, shape[2], shape[3]),
-        colour=p.colour,
-        fit=p.fit,
-        pad=p.pad,
-        mean=p.mean,
-        std=p.std,
-        dtype="UINT8" if grey else "FLOAT",
+        frame_hw=(shape[2], shape[3]), input_chw=(3, shape[2], shape[3]), **vars(p), dtype="UINT8" if grey else "FLOAT"
     )
 
 

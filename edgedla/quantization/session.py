@@ -8,6 +8,7 @@ import sys
 from dataclasses import replace
 from functools import lru_cache
 from importlib.util import find_spec
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Type
 
 from edgedla.errors import EdgedlaError, EnvironmentMissing, ModelError, RunError, UsageError
@@ -75,8 +76,9 @@ _OLDER_FORM = re.compile(r"Unsupported model IR version: \d+, max supported IR v
 class OnnxSession:
     """An ONNX Runtime CPU session that raises edgedla's errors."""
 
-    def __init__(self, session: Any, error: Type[EdgedlaError]) -> None:
-        self._session, self._error = session, error
+    def __init__(self, session: Any, error: Type[EdgedlaError], weights: Mapping[str, Any]) -> None:
+        # ONNX Runtime reads the weights where they lie, and does not keep them.
+        self._session, self._error, self._weights = session, error, weights
 
     def get_inputs(self) -> List[Any]:
         """As onnxruntime.InferenceSession: name, type and shape of every input."""
@@ -109,6 +111,7 @@ def open_session(
     say: Optional[Callable[[str], None]] = None,
     fed_bytes: int = 0,
     estimate: bool = True,
+    weights: Mapping[str, Any] = MappingProxyType({}),
 ) -> OnnxSession:
     """A session of a serialised model. ONNX Runtime's own logging is off.
 
@@ -117,6 +120,7 @@ def open_session(
         say: called before with the memory needed, if that is large.
         fed_bytes: weights of the user's file that are not in `model` but fed to each run.
         estimate: False for a part of a model whose memory was estimated.
+        weights: arrays of the initializers that `model` marks as external: they are read where NumPy holds them.
 
     Raises:
         ModelError: ONNX Runtime refuses the model. EnvironmentMissing: no onnxruntime, or not enough memory
@@ -124,7 +128,7 @@ def open_session(
     """
     ort = import_onnxruntime()
     if find_spec("onnx") is not None and find_spec(_ESTIMATOR) is not None:
-        model = _sound(model, say, fed_bytes, estimate)
+        model = _sound(model, say, fed_bytes, estimate, sum(w.nbytes for w in weights.values()))
     options = ort.SessionOptions()
     options.log_severity_level = 4
     level = ort.GraphOptimizationLevel
@@ -142,6 +146,8 @@ def open_session(
     # Graph order, as the estimate assumes. The default order, from the outputs back, keeps more tensors at once.
     options.execution_order = ort.ExecutionOrder.PRIORITY_BASED
     options.graph_optimization_level = level.ORT_ENABLE_ALL if optimize else level.ORT_DISABLE_ALL
+    if weights:
+        options.add_external_initializers(list(weights), [ort.OrtValue.ortvalue_from_numpy(w) for w in weights.values()])
     if len(model) >= WORTH_GIVING_BACK_BYTES:
         give_back()
     try:
@@ -151,7 +157,7 @@ def open_session(
         if older:
             # Newer `onnx` writes a newer file format; operator set and types say what it means. The last value of a field counts.
             model += b"\x08" + bytes([int(older[1])])
-            return open_session(model, optimize=optimize, error=error, fed_bytes=fed_bytes, estimate=False)
+            return open_session(model, optimize=optimize, error=error, fed_bytes=fed_bytes, estimate=False, weights=weights)
         hint = _OF_A_PLUGIN if _lacks_operator(str(e)) else _NEW_OPSET if re.search(_NEWER, str(e)) else None
         raise ModelError(f"ONNX Runtime refuses the model: {in_words(e)}", hint=hint) from e
     if getattr(session, "_model_bytes", None):
@@ -160,7 +166,7 @@ def open_session(
     if len(model) >= WORTH_GIVING_BACK_BYTES:
         # Parsing a model of 100 MB leaves another 100 MB of freed protobuf memory in the process.
         give_back()
-    return OnnxSession(session, error)
+    return OnnxSession(session, error, weights)
 
 
 def is_unimplemented(error: ModelError) -> bool:
@@ -201,7 +207,7 @@ def _cores() -> int:
     return cores if cores < (os.cpu_count() or 0) else 0
 
 
-def _sound(model: bytes, say: Optional[Callable[[str], None]], fed_bytes: int, estimate: bool) -> bytes:
+def _sound(model: bytes, say: Optional[Callable[[str], None]], fed_bytes: int, estimate: bool, apart_bytes: int) -> bytes:
     """The model with all that ONNX Runtime needs lest it crashes or refuses it, if its memory is within the limit."""
     import onnx
 
@@ -211,7 +217,7 @@ def _sound(model: bytes, say: Optional[Callable[[str], None]], fed_bytes: int, e
 
     light = _light(model)
     if estimate:
-        memory = _memory_of(light.SerializeToString(), len(model))
+        memory = _memory_of(light.SerializeToString(), len(model) + apart_bytes)
         require(memory, fed_bytes)
         if say is not None and memory.total_bytes >= WORTH_SAYING_BYTES:
             say(f"ONNX Runtime takes {memory}")

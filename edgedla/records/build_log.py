@@ -31,14 +31,7 @@ class Refusal:
     line: int = 0
 
     def to_dict(self) -> Dict[str, Any]:
-        return {
-            "layer": self.layer,
-            "stage": self.stage,
-            "type": self.type,
-            "reason": self.reason,
-            "notes": list(self.notes),
-            "line": self.line,
-        }
+        return {**vars(self), "notes": list(self.notes)}
 
 
 @dataclass(frozen=True)

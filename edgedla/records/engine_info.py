@@ -9,7 +9,7 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple, Union
 
 from edgedla.errors import DocumentError
 from edgedla.io.documents import described
-from edgedla.io.files import open_plain
+from edgedla.io.files import read_plain
 from edgedla.records.foreign_node import ForeignNode, names_in, parse_foreign_node
 from edgedla.records.json_text import parse_json
 
@@ -151,13 +151,7 @@ def read_engine_info(source: Union[str, os.PathLike[str], bytes, Mapping[str, An
         data = source
     else:
         where = str(source)
-        try:
-            if os.path.getsize(source) > MAX_FILE_BYTES:
-                raise DocumentError("the file is too large for an engine inspector's output", where=where)
-            with open_plain(source) as f:
-                data = f.read()
-        except OSError as e:
-            raise DocumentError(f"cannot read it: {e.strerror or e}", where=where) from e
+        data = read_plain(source, MAX_FILE_BYTES, "the file is too large for an engine inspector's output")
     try:
         document = parse_json(data)
     except (ValueError, RecursionError) as e:

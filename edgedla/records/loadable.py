@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Dict, List, Optional, Tuple, Union
 
 from edgedla.errors import DocumentError
-from edgedla.io.files import open_plain
+from edgedla.io.files import read_plain
 from edgedla.records.flatbuffer import Table, open_buffer
 
 KNOWN_VERSION = (0, 7, 0)
@@ -175,13 +175,7 @@ def read_loadable(source: Union[str, os.PathLike[str], bytes]) -> LoadableFile:
     where = "loadable"
     if isinstance(source, (str, os.PathLike)):
         where = str(source)
-        try:
-            if os.path.getsize(source) > MAX_FILE_BYTES:
-                raise DocumentError("larger than any loadable (2 GiB)", where=where)
-            with open_plain(source) as f:
-                data = f.read()
-        except OSError as e:
-            raise DocumentError(f"cannot read it: {e.strerror or e}", where=where) from e
+        data = read_plain(source, MAX_FILE_BYTES, "larger than any loadable (2 GiB)")
     else:
         data = source
     root = open_buffer(data, where).root()

@@ -80,23 +80,8 @@ def _fits(name: str, value: object) -> bool:
 
 def new_row(task: Task, status: str, reason: str = "", **values: Any) -> Row:
     """A row with every column; unknown values are None."""
-    row: Row = dict.fromkeys(COLUMNS)
-    row.update(
-        key=task.key,
-        model=task.model,
-        sha256=task.sha256,
-        platform=task.label,
-        target=task.target,
-        jetpack=task.jetpack,
-        trt=task.trt,
-        precision=task.precision,
-        action=task.settings.action,
-        status=status,
-        reason=reason,
-        board=task.board,
-        rules_version=task.rules_version,
-        edgedla=task.edgedla,
-    )
+    row: Row = {name: getattr(task, name, None) for name in COLUMNS}
+    row.update(platform=task.label, action=task.settings.action, status=status, reason=reason)
     unknown = set(values) - set(COLUMNS)
     assert not unknown, unknown
     row.update(values)

@@ -43,17 +43,8 @@ class ChannelGroup:
     made_by: str = ""
 
     def to_dict(self) -> Dict[str, Any]:
-        return {
-            "output": self.output,
-            "tensor": self.tensor,
-            "channels": list(self.channels),
-            "absmax": digits(self.absmax),
-            "scale": digits(self.scale),
-            "sqnr_db": digits(self.sqnr_db),
-            "one_code": self.one_code,
-            "few_codes": self.few_codes,
-            "made_by": self.made_by,
-        }
+        numbers = {name: digits(getattr(self, name)) for name in ("absmax", "scale", "sqnr_db")}
+        return {**vars(self), "channels": list(self.channels), **numbers}
 
 
 class ChannelNoise:

@@ -9,6 +9,7 @@ from typing import Any, Iterable, Iterator, List, Mapping, Optional, Sequence, T
 
 from edgedla.errors import ModelError
 from edgedla.fixes.network.library import onnx_ir
+from edgedla.fixes.network.load import PAYLOADS, load
 from edgedla.fixes.network.network import MISSING_DATA, MOST_READ_ELEMENTS, data_of, has_data, tensor_path
 from edgedla.fixes.network.plugins import is_plugin
 from edgedla.fixes.network.sound import require_sound_nodes
@@ -18,8 +19,6 @@ from edgedla.importers.model_file.tensor_data import inside, outside
 from edgedla.importers.operator_schema import DEFAULT_DOMAINS
 from edgedla.regions.float16_model import KEPT
 
-#: Fields of TensorProto that hold elements.
-PAYLOADS = ("raw_data", "float_data", "int32_data", "int64_data", "double_data", "uint64_data", "string_data")
 #: Most elements in one entry of such a field: four 2-bit elements per byte.
 MOST_PER_ENTRY = 4
 #: Domain of plugins while a model is checked.
@@ -57,7 +56,7 @@ def _opened(model: Union[str, Path, bytes, Any]) -> Any:
     ir = onnx_ir()
     try:
         if isinstance(model, (str, os.PathLike)):
-            loaded = ir.load(os.fspath(model))
+            loaded = load(os.fspath(model))
             if not loaded.graph.opset_imports:
                 # An empty file parses too.
                 raise ValueError("it names no operator set")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
-from typing import Any, Iterable, Iterator
+from typing import Any
 
 from edgedla.errors import ModelError
 from edgedla.fixes.network.library import onnx_ir
-from edgedla.fixes.network.model_file import PAYLOADS, open_model
+from edgedla.fixes.network.load import left_out
+from edgedla.fixes.network.model_file import open_model
 from edgedla.fixes.network.network import MISSING_DATA
 from edgedla.importers.model_file.onnx_file import read
 
@@ -26,11 +26,9 @@ def open_weightless(model: Any) -> Any:
     source = read(model)
     proto = type(source.model)()
     proto.CopyFrom(source.model)
-    for tensor in _tensors(proto):
-        inside = tensor.data_location != tensor.EXTERNAL
-        if inside and math.prod(tensor.dims) > 0 and not any(getattr(tensor, field) for field in PAYLOADS):
-            tensor.data_location = tensor.EXTERNAL
-            tensor.external_data.add(key="location", value=MISSING_DATA)
+    for tensor in left_out(proto):
+        tensor.data_location = tensor.EXTERNAL
+        tensor.external_data.add(key="location", value=MISSING_DATA)
     try:
         opened = ir.from_proto(proto)
     except Exception as e:
@@ -39,27 +37,3 @@ def open_weightless(model: Any) -> Any:
     if source.folder is not None:
         ir.external_data.set_base_dir(opened.graph, source.folder)
     return open_model(opened)
-
-
-def _tensors(proto: Any) -> Iterator[Any]:
-    """Initializers and constants in nodes, including those of subgraphs and functions."""
-    yield from _of_graph(proto.graph)
-    for function in proto.functions:
-        yield from _of_nodes(function.node)
-
-
-def _of_graph(graph: Any) -> Iterator[Any]:
-    yield from graph.initializer
-    yield from _of_nodes(graph.node)
-
-
-def _of_nodes(nodes: Iterable[Any]) -> Iterator[Any]:
-    for node in nodes:
-        for entry in node.attribute:
-            if entry.HasField("t"):
-                yield entry.t
-            yield from entry.tensors
-            if entry.HasField("g"):
-                yield from _of_graph(entry.g)
-            for body in entry.graphs:
-                yield from _of_graph(body)

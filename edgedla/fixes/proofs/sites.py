@@ -22,7 +22,8 @@ from edgedla.fixes.network.network import has_data
 from edgedla.fixes.network.plugins import at_or_behind_plugins
 from edgedla.fixes.proofs.comparison import Proof, compare, unproved, worse
 from edgedla.fixes.proofs.fragments import DRAWN_AS_BYTES, random_values, run_fragment
-from edgedla.fixes.proofs.plain_session import session_of
+from edgedla.fixes.proofs.plain_session import PlainSession, session_of
+from edgedla.fixes.proofs.shared import Shared, bytes_of
 from edgedla.quantization.memory_limit import require_room
 from edgedla.quantization.session import is_unimplemented
 
@@ -41,6 +42,7 @@ def prove_sites(
     approximate: float = 0.0,
     seeded: bool = False,
     progress: Optional[Progress] = None,
+    shared: Optional[Shared] = None,
 ) -> Tuple[Proof, ...]:
     """A proof for each site, in order; over several feeds the worst counts.
 
@@ -52,11 +54,18 @@ def prove_sites(
         data_given: the feeds are a user's data.
         approximate: bound of approximate sites, relative L2.
         seeded: the weights are random numbers; the proofs state it.
+        shared: gets what it needs of each run of the network.
     """
     worst: List[Optional[Proof]] = [None] * len(applied)
     last_read = {name: i for i, site in enumerate(applied) if site.fragment for name in site.fragment.inputs}
+    session = _session(model, applied, feeds[0], shared) if feeds else None
     for turn, feed in enumerate(feeds or ({},)):
-        values, budget = _values(model, applied, feed), Budget(_drawn_bytes(model))
+        values, budget = {**feed, **(session.run(feed) if session is not None else {})}, Budget(_drawn_bytes(model))
+        if shared is not None:
+            shared.hold(values)
+        if turn + 1 >= len(feeds):
+            # Its memory is free for the sites of the last input.
+            session = None
         for i, site in enumerate(applied):
             proof = _prove(site, values, equality_of[site.rewrite], approximate, bool(feeds), data_given, budget)
             for name in [name for name in values if last_read.get(name, -1) <= i]:
@@ -95,29 +104,32 @@ def _drawn_bytes(model: Any) -> int:
     return max(LEAST_DRAWN_BYTES, DRAWN_PER_WEIGHT * weights)
 
 
-def _values(model: Any, applied: Sequence[Applied], feed: Mapping[str, np.ndarray]) -> Dict[str, np.ndarray]:
-    """Run-time values that sites read, from one run of the network before any rewrite, as far as its plugins and types let it run."""
-    if not feed:
-        return {}
+def _session(
+    model: Any, applied: Sequence[Applied], feed: Mapping[str, np.ndarray], shared: Optional[Shared]
+) -> Optional[PlainSession]:
+    """The network before any rewrite, as far as its plugins and types let it run; it makes what sites read at run time, and the
+    border of `shared`. None if there is nothing to make, or ONNX Runtime lacks an operator: then each site gets random input.
+    """
     needed = {name for site in applied if site.fragment for name in site.fragment.inputs} - set(feed)
     cut = at_or_behind_plugins(model)
     made = {v.name: v for n in model.graph if n not in cut for v in n.outputs}
     held, names = 0, []
     for name in sorted(needed & set(made)):
-        shape = made[name].shape
-        size = int(np.prod([d for d in shape if isinstance(d, int)])) * 4 if shape is not None else 0
+        size = bytes_of(made[name])
         if held + size <= MOST_HELD_BYTES:
             held += size
             names.append(name)
-    values: Dict[str, np.ndarray] = dict(feed)
-    if names:
-        try:
-            values.update(session_of(model, names).run(feed))
-        except ModelError as e:
-            # Without a run each site gets random input.
-            if not is_unimplemented(e):
-                raise
-    return values
+    names += [] if shared is None else sorted(shared.border - needed)
+    try:
+        return session_of(model, names) if names else None
+    except EnvironmentMissing:
+        if shared is None:
+            raise
+        return _session(model, applied, feed, None)
+    except ModelError as e:
+        if not is_unimplemented(e):
+            raise
+    return None
 
 
 def _prove(

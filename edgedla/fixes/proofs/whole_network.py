@@ -6,15 +6,14 @@ The noise is how far an optimised session of ONNX Runtime is from an unoptimised
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Dict, Mapping, Optional, Sequence
+from typing import Any, Dict, Iterator, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
 from edgedla.fixes.decoder import decoded
-from edgedla.fixes.network.write_model import whole_proto
 from edgedla.fixes.proofs.comparison import ROUND, distance, without_nan
-from edgedla.fixes.proofs.plain_session import session_of
-from edgedla.quantization.session import open_session
+from edgedla.fixes.proofs.plain_session import optimised_session_of, session_of
+from edgedla.fixes.proofs.shared import Shared
 
 #: A whole network may differ by this many times its own noise, and by the bound of one site where it has less.
 NOISE_FACTOR = 10.0
@@ -39,36 +38,30 @@ class NetworkProof:
     detail: str = ""
 
     def to_dict(self) -> Dict[str, Any]:
-        def short(number: Optional[float]) -> Optional[float]:
-            return None if number is None else float(f"{number:.3g}")
-
-        return {
-            "within": self.within,
-            "rel_l2": short(self.rel_l2),
-            "noise": short(self.noise),
-            "bound": short(self.bound),
-            "same_top1": short(self.same_top1),
-            "samples": self.samples,
-            "detail": self.detail,
-        }
+        numbers = {name: getattr(self, name) for name in ("rel_l2", "noise", "bound", "same_top1")}
+        return {**vars(self), **{name: None if n is None else float(f"{n:.3g}") for name, n in numbers.items()}}
 
 
 def prove_network(
-    before: Any, after: Any, feeds: Sequence[Mapping[str, np.ndarray]], approximate: float = 0.0, decoder: Optional[Any] = None
+    before: Any,
+    after: Any,
+    feeds: Sequence[Mapping[str, np.ndarray]],
+    approximate: float = 0.0,
+    decoder: Optional[Any] = None,
+    shared: Optional[Shared] = None,
 ) -> NetworkProof:
     """Runs both networks: onnx_ir.Models with weights and the same outputs by name.
 
     Args:
         decoder: onnx.ModelProto that makes outputs of `before` from those of `after`, where it lacks them.
+        shared: what need not run again.
     """
     names = [v.name for v in before.graph.outputs]
-    fused = open_session(whole_proto(before).SerializeToString())
-    plain, fixed = session_of(before, names), session_of(after, [v.name for v in after.graph.outputs])
+    fused = optimised_session_of(before)
     worst = noise = 0.0
     equal = counted = 0
     blind = ""
-    for sample, feed in enumerate(feeds):
-        reference, outputs = plain.run(feed), fixed.run(feed)
+    for sample, (feed, (reference, outputs)) in enumerate(zip(feeds, _results(before, after, feeds, shared))):
         if decoder is not None:
             outputs.update(decoded(decoder, outputs))
         for name, optimised in zip(names, fused.run(names, feed)):
@@ -87,6 +80,22 @@ def prove_network(
     return NetworkProof(
         None if holds and blind else holds, worst, noise, bound, equal / counted if counted else None, len(feeds), detail
     )
+
+
+def _results(
+    before: Any, after: Any, feeds: Sequence[Mapping[str, np.ndarray]], shared: Optional[Shared]
+) -> Iterator[Tuple[Mapping[str, Any], Dict[str, Any]]]:
+    """(outputs before, outputs after) of each input."""
+    names = [v.name for v in after.graph.outputs]
+    if shared is None or len(shared.held) < len(feeds):
+        plain, fixed = session_of(before, [v.name for v in before.graph.outputs]), session_of(after, names)
+        yield from ((plain.run(feed), fixed.run(feed)) for feed in feeds)
+        return
+    changed = [name for name in names if name not in shared.same]
+    rest = session_of(after, changed, shared.rest) if changed else None
+    for feed, held in zip(feeds, shared.held):
+        same = {name: held[name] for name in names if name in shared.same}
+        yield held, {**same, **(rest.run({**feed, **held}) if rest else {})}
 
 
 def _narrowest(model: Any) -> str:

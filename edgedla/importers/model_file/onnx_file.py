@@ -64,14 +64,16 @@ class OnnxFile:
     sparse: FrozenSet[str] = frozenset()
 
 
-def read(model: Any) -> OnnxFile:
-    """Raises:
-    ModelError: `model` is not a readable ONNX model.
+def read(model: Any, hashed: bool = True) -> OnnxFile:
+    """`hashed`: whether the hash of a file is wanted.
+
+    Raises:
+        ModelError: `model` is not a readable ONNX model.
     """
     if isinstance(model, OnnxFile):
         return model
     if isinstance(model, (str, os.PathLike)):
-        return _read_path(Path(model))
+        return _read_path(Path(model), hashed)
     if isinstance(model, (bytes, bytearray, memoryview)):
         data = bytes(model)
         proto = parse(data, "<bytes>")
@@ -120,7 +122,7 @@ def require_model_file(path: Path) -> None:
         raise ModelError("a pipe or device, not a file", where=where, hint="write the model to a file first")
 
 
-def _read_path(path: Path) -> OnnxFile:
+def _read_path(path: Path, hashed: bool) -> OnnxFile:
     where = str(path)
     require_model_file(path)
     try:
@@ -128,7 +130,7 @@ def _read_path(path: Path) -> OnnxFile:
             size = os.fstat(f.fileno()).st_size
             if size == 0:
                 raise ModelError("the file is empty", where=where, hint="the export or the copy did not finish")
-            sha256 = _sha256(f)
+            sha256 = _sha256(f) if hashed else ""
             with mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ) as data:
                 proto = parse(data, where)
                 sparse = sparse_weights(proto.graph, data)

@@ -28,7 +28,7 @@ def sparse_weights(graph: Any, data: Any) -> FrozenSet[str]:
     if not any(len(t.dims) > 2 and not t.data_location for t in tensors):
         return frozenset()
     found = set()
-    for name, tensor, (start, stop) in _constants(graph, data):
+    for name, tensor, (start, stop) in constants(graph, data):
         code, dims = CODES.get(tensor.data_type), tuple(tensor.dims)
         if code is None or len(dims) < 3 or dims[1] < 4 or min(dims) < 1:
             continue
@@ -50,7 +50,7 @@ def reads_of(weights: FrozenSet[str], nodes: Iterable[Any]) -> Set[str]:
     return carried
 
 
-def _constants(graph: Any, data: Any) -> Iterator[Tuple[str, Any, Tuple[int, int]]]:
+def constants(graph: Any, data: Any) -> Iterator[Tuple[str, Any, Tuple[int, int]]]:
     """(name, TensorProto, place of its raw data) of each initializer and Constant."""
     initializers, nodes = iter(graph.initializer), iter(graph.node)
     try:

@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from edgedla.importers.network import evaluate
 from edgedla.importers.network.arithmetic import broadcast_dims
 from edgedla.importers.network.core import Dims, NetTensor, Network
 from edgedla.importers.refuse import Refused
+
+
+@dataclass
+class Window:
+    """Kernel attributes of one node, one entry for each spatial axis."""
+
+    kernel: List[int]
+    stride: List[int]
+    pre: List[int]
+    post: List[int]
+    dilation: List[int]
+    output_padding: List[int]
+    mode: str = "EXPLICIT_ROUND_DOWN"
+    excludes_padding: bool = True
 
 
 def window_out(size: int, kernel: int, stride: int, pre: int, post: int, dilation: int, mode: str) -> int:
@@ -44,12 +59,7 @@ def convolution(
     net: Network,
     inputs: List[Optional[NetTensor]],
     out_channels: int,
-    kernel: Sequence[int],
-    stride: Sequence[int],
-    pre: Sequence[int],
-    post: Sequence[int],
-    dilation: Sequence[int],
-    mode: str,
+    w: Window,
     groups: int,
     kernel_weights: Optional[Sequence[int]],
     has_bias: bool,
@@ -59,15 +69,15 @@ def convolution(
     x = inputs[0]
     assert x is not None
     out_size, layer_type = (transposed_out, "DECONVOLUTION") if transposed else (window_out, "CONVOLUTION")
-    spatial = tuple(map(out_size, x.dims[2:], kernel, stride, pre, post, dilation, [mode] * len(kernel)))
+    spatial = tuple(map(out_size, x.dims[2:], w.kernel, w.stride, w.pre, w.post, w.dilation, [w.mode] * len(w.kernel)))
     params = {
         "nb_output_maps": out_channels,
-        "kernel": list(kernel),
-        "stride": list(stride),
-        "dilation": list(dilation),
-        "pre_padding": list(pre),
-        "post_padding": list(post),
-        "padding_mode": mode,
+        "kernel": list(w.kernel),
+        "stride": list(w.stride),
+        "dilation": list(w.dilation),
+        "pre_padding": list(w.pre),
+        "post_padding": list(w.post),
+        "padding_mode": w.mode,
         "groups": groups,
         "kernel_weights": None if kernel_weights is None else list(kernel_weights),
         "bias_weights": True if has_bias else None,
@@ -77,30 +87,20 @@ def convolution(
     return net.emit(layer_type, inputs, params, (x.dims[0], out_channels, *spatial), x.dtype)
 
 
-def pooling(
-    net: Network,
-    x: NetTensor,
-    op: str,
-    window: Sequence[int],
-    stride: Sequence[int],
-    pre: Sequence[int],
-    post: Sequence[int],
-    mode: str,
-    excludes_padding: bool,
-) -> NetTensor:
-    first = len(x.dims) - len(window)
+def pooling(net: Network, x: NetTensor, op: str, w: Window) -> NetTensor:
+    first = len(x.dims) - len(w.kernel)
     if first < 1:
-        raise Refused(f"a pooling window of {len(window)} axes does not fit an input of rank {len(x.dims)}")
-    ones = [1] * len(window)
-    spatial = tuple(map(window_out, x.dims[first:], window, stride, pre, post, ones, [mode] * len(window)))
+        raise Refused(f"a pooling window of {len(w.kernel)} axes does not fit an input of rank {len(x.dims)}")
+    ones = [1] * len(w.kernel)
+    spatial = tuple(map(window_out, x.dims[first:], w.kernel, w.stride, w.pre, w.post, ones, [w.mode] * len(ones)))
     params = {
         "op": op,
-        "window": list(window),
-        "stride": list(stride),
-        "pre_padding": list(pre),
-        "post_padding": list(post),
-        "padding_mode": mode,
-        "average_count_excludes_padding": excludes_padding,
+        "window": list(w.kernel),
+        "stride": list(w.stride),
+        "pre_padding": list(w.pre),
+        "post_padding": list(w.post),
+        "padding_mode": w.mode,
+        "average_count_excludes_padding": w.excludes_padding,
     }
     return net.emit("POOLING", [x], params, x.dims[:first] + spatial, x.dtype)
 

@@ -9,10 +9,11 @@ from edgedla.importers.broadcast import squeeze, unsqueeze
 from edgedla.importers.context import Context
 from edgedla.importers.network import arithmetic, dense, shapes
 from edgedla.importers.network.core import NetTensor
+from edgedla.importers.network.dense import Window
 from edgedla.importers.node import Node
 from edgedla.importers.operand import Value, operand
 from edgedla.importers.ops.pad import padding_tensors
-from edgedla.importers.ops.windows import Window, groups_of, read_window
+from edgedla.importers.ops.windows import groups_of, read_window
 from edgedla.importers.refuse import Refused
 from edgedla.importers.values import Weights
 
@@ -57,21 +58,9 @@ def conv_transpose(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]
             f"kernel_shape = {w.kernel}, kernel dimensions = {list(weights[2:])}."
         )
     needs_slice = _transposed_padding(node, w, x.dims)
-    out = dense.convolution(
-        ctx.net,
-        [x, kernel, bias],
-        out_channels,
-        w.kernel,
-        w.stride,
-        w.pre,
-        w.post,
-        w.dilation,
-        w.mode,
-        groups,
-        weights if kernel is None else None,
-        bias_weights is not None and not needs_slice,
-        transposed=True,
-    )
+    has_bias = bias_weights is not None and not needs_slice
+    dims = weights if kernel is None else None
+    out = dense.convolution(ctx.net, [x, kernel, bias], out_channels, w, groups, dims, has_bias, transposed=True)
     ctx.net.register(out, node.name)
     if needs_slice:
         out = _pad_output(ctx, out, w.output_padding, bias_weights)

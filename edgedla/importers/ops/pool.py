@@ -8,9 +8,10 @@ from edgedla.importers.broadcast import squeeze, unsqueeze
 from edgedla.importers.context import Context
 from edgedla.importers.network import arithmetic, dense
 from edgedla.importers.network.core import NetTensor
+from edgedla.importers.network.dense import Window
 from edgedla.importers.node import Node
 from edgedla.importers.operand import Value
-from edgedla.importers.ops.windows import Window, read_window
+from edgedla.importers.ops.windows import read_window
 from edgedla.importers.refuse import Refused
 
 
@@ -30,7 +31,7 @@ def pool(ctx: Context, node: Node, inputs: List[Value], *, op: str) -> List[Valu
     if one_dimensional:
         w.kernel, w.stride = w.kernel + [1], w.stride + [1]
         w.pre, w.post = w.pre + [0], w.post + [0]
-    out = dense.pooling(ctx.net, x, op, w.kernel, w.stride, w.pre, w.post, w.mode, w.excludes_padding)
+    out = dense.pooling(ctx.net, x, op, w)
     if ceil and _starts_in_padding(w, x.dims[2:], out.dims[2:]):
         ctx.departs(node, "keeps a last window that starts in the padding, which ONNX leaves out; pad less at the end")
     ctx.net.register(out, node.name)
@@ -94,7 +95,7 @@ def lp_pool(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
         out = ctx.name(arithmetic.unary(ctx.net, x, "ABS"), node)
     else:
         out = ctx.name(arithmetic.elementwise(ctx.net, x, x, "PROD"), node)
-    out = dense.pooling(ctx.net, out, "AVERAGE", w.kernel, w.stride, w.pre, w.post, w.mode, w.excludes_padding)
+    out = dense.pooling(ctx.net, out, "AVERAGE", w)
     ctx.net.register(out, node.name)
     out = ctx.name(arithmetic.elementwise(ctx.net, out, factor, "PROD"), node)
     if p == 2:

@@ -34,23 +34,10 @@ def stft(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
         raise Refused(f"the signal of STFT must have rank 2 or 3, its rank is {len(x.dims)}")
     frequencies = length // 2 + 1 if node.integer("onesided", 1) else length
     x = unsqueeze(ctx, x, [1, 2])
+    w = dense.Window([1, length], [1, step], [0, 0], [0, 0], [1, 1], [0, 0])
     parts: List[NetTensor] = []
     for _ in ("real", "imaginary"):
-        part = dense.convolution(
-            ctx.net,
-            [x],
-            frequencies,
-            [1, length],
-            [1, step],
-            [0, 0],
-            [0, 0],
-            [1, 1],
-            "EXPLICIT_ROUND_DOWN",
-            1,
-            (frequencies, 1, 1, length),
-            False,
-        )
-        parts.append(part)
+        parts.append(dense.convolution(ctx.net, [x], frequencies, w, 1, (frequencies, 1, 1, length), False))
     joined = shapes.concatenation(ctx.net, parts, 2)
     return [shapes.shuffle(ctx.net, joined, first=[0, 3, 1, 2])]
 

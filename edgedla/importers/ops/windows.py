@@ -2,31 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import List, Optional, Tuple
 
 from edgedla.importers.broadcast import squeeze, unsqueeze
 from edgedla.importers.context import Context
 from edgedla.importers.network import dense
 from edgedla.importers.network.core import NetTensor
+from edgedla.importers.network.dense import Window
 from edgedla.importers.node import Node
 from edgedla.importers.operand import Value, operand
 from edgedla.importers.refuse import Refused
 from edgedla.importers.values import Weights
-
-
-@dataclass
-class Window:
-    """Kernel attributes of one node, one entry for each spatial axis."""
-
-    kernel: List[int]
-    stride: List[int]
-    pre: List[int]
-    post: List[int]
-    dilation: List[int]
-    output_padding: List[int]
-    mode: str = "EXPLICIT_ROUND_DOWN"
-    excludes_padding: bool = True
 
 
 def groups_of(node: Node) -> int:
@@ -119,9 +105,7 @@ def conv(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
     groups = groups_of(node)
     if x.dims[1] != -1 and weights[1] * groups != x.dims[1]:
         raise Refused("Kernel weight dimension failed to broadcast to input.")
-    out = dense.convolution(
-        ctx.net, [x], weights[0], w.kernel, w.stride, w.pre, w.post, w.dilation, w.mode, groups, weights, has_bias
-    )
+    out = dense.convolution(ctx.net, [x], weights[0], w, groups, weights, has_bias)
     ctx.net.register(out, node.name)
     if one_dimensional:
         out = squeeze(ctx, out, [3])
@@ -162,19 +146,6 @@ def _conv_with_inputs(ctx: Context, node: Node, inputs: List[Value]) -> NetTenso
     groups = groups_of(node)
     if x.dims[1] != -1 and dims[1] * groups != x.dims[1]:
         raise Refused("The attribute group and the kernel shape misalign with the channel size of the input tensor. ")
-    out = dense.convolution(
-        ctx.net,
-        [x, kernel, bias],
-        dims[0],
-        w.kernel,
-        w.stride,
-        w.pre,
-        w.post,
-        w.dilation,
-        w.mode,
-        groups,
-        dims if kernel is None else None,
-        has_bias,
-    )
+    out = dense.convolution(ctx.net, [x, kernel, bias], dims[0], w, groups, dims if kernel is None else None, has_bias)
     ctx.net.register(out, node.name)
     return squeeze(ctx, out, [3]) if one_dimensional else out

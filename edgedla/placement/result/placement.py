@@ -250,27 +250,11 @@ class Placement(Report):
                 "kind": self.timeline.kind,
                 "length_us": _us(self.timeline.length_us),
                 "bars": [
-                    {
-                        "device": b.device,
-                        "model": b.model,
-                        "segment": b.segment,
-                        "start_us": _us(b.start_us),
-                        "end_us": _us(b.end_us),
-                        "frame": b.frame,
-                        "layers": list(b.layers),
-                    }
+                    {**vars(b), "start_us": _us(b.start_us), "end_us": _us(b.end_us), "layers": list(b.layers)}
                     for b in self.timeline.bars
                 ],
             },
-            "proof": {
-                "solver": self.proof.solver,
-                "value": rounded(self.proof.value, 6),
-                "bound": rounded(self.proof.bound, 6),
-                "gap": rounded(self.proof.gap, 6),
-                "optimal": self.proof.optimal,
-                "timed_out": self.proof.timed_out,
-                "one_core_per_model": self.proof.one_core_per_model,
-            },
+            "proof": {**vars(self.proof), **{name: rounded(getattr(self.proof, name), 6) for name in ("value", "bound", "gap")}},
             "notes": list(self.notes),
         }
 

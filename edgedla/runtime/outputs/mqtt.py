@@ -223,16 +223,8 @@ class Mqtt:
             log.warning("mqtt %s: %d messages were not sent; %s", self._broker, unsent + dropped, full)
 
     def to_dict(self) -> Dict[str, Any]:
-        return {
-            "output": "mqtt",
-            "broker": self._broker,
-            "connected": self.connected,
-            "connects": self.connects,
-            "published": self.published,
-            "queued": self.queued,
-            "dropped": self.dropped,
-            "dropped_events": self.dropped_events,
-        }
+        counts = "connected connects published queued dropped dropped_events".split()
+        return {"output": "mqtt", "broker": self._broker, **{name: getattr(self, name) for name in counts}}
 
 
 def _use_tls(client: Any, ca_file: str) -> None:

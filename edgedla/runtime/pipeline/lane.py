@@ -325,14 +325,10 @@ class Lane:
 
     def to_dict(self) -> Dict[str, Any]:
         """Counts by source, stages and runners."""
+        counts = "submitted results non_finite lost all_non_finite swaps".split()
         return {
             "model": self.name,
-            "submitted": self.submitted,
-            "results": self.results,
-            "non_finite": self.non_finite,
-            "lost": self.lost,
-            "all_non_finite": self.all_non_finite,
-            "swaps": self.swaps,
+            **{name: getattr(self, name) for name in counts},
             "batch": self.engine.batch,
             "sources": {
                 s: {"results": self.results_of[s], "dropped": self.slots.dropped(s), "age": self.ages[s].to_dict()}

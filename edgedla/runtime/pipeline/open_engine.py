@@ -38,11 +38,7 @@ def preprocess_for(artifact: Artifact, frame_hw: Tuple[int, int], pixels: str, c
         frame_hw=frame_hw,
         input_chw=binding.shape_nchw[1:],  # type: ignore[arg-type]
         pixels=pixels,
-        colour=p.colour,
-        fit=p.fit,
-        pad=p.pad,
-        mean=p.mean,
-        std=p.std,
+        **vars(p),
         dtype=binding.dtype,
         scale=binding.scale,
         format=TensorFormat(binding.format),

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from typing import Dict, Mapping
+from typing import Dict, Optional
 
 import numpy as np
 
-from edgedla.accuracy.evaluate import Network, artifact_network
+from edgedla.accuracy.evaluate import FED_TYPES, Network, artifact_network
 from edgedla.builder.artifact.artifact import Artifact
 from edgedla.builder.host.session import binding_layout
 from edgedla.errors import UsageError
@@ -15,16 +15,6 @@ from edgedla.formats.pack import pack
 from edgedla.quantization.samples import Feed, InputSpec
 from edgedla.runtime.runners import Runner, open_runners, outputs_as_arrays
 
-#: Element type of input samples, by the binding's type; INT8 values are computed here.
-ELEMENTS: Mapping[str, type] = {
-    "FLOAT": np.float32,
-    "HALF": np.float32,
-    "INT8": np.float32,
-    "UINT8": np.uint8,
-    "INT32": np.int32,
-    "INT64": np.int64,
-    "BOOL": np.bool_,
-}
 #: A longer inference counts as hanging.
 TIMEOUT_S = 60.0
 
@@ -35,17 +25,18 @@ def device_network(artifact: Artifact, name: str, stack: ExitStack) -> Network:
     Raises:
         UsageError: an input of a type without samples. EnvironmentMissing: TensorRT, CUDA, cuDLA or the core is missing.
     """
-    unknown = [b for b in artifact.inputs if b.dtype not in ELEMENTS]
+    unknown = [b for b in artifact.inputs if b.dtype not in FED_TYPES]
     if unknown:
-        raise UsageError(f"{unknown[0].name} has the type {unknown[0].dtype}", allowed=", ".join(ELEMENTS))
+        raise UsageError(f"{unknown[0].name} has the type {unknown[0].dtype}", allowed=", ".join(FED_TYPES))
     runner = stack.enter_context(open_runners(artifact)[0])
-    inputs = tuple(InputSpec(b.name, tuple(b.shape_nchw), ELEMENTS[b.dtype]) for b in artifact.inputs)
+    inputs = tuple(InputSpec(b.name, tuple(b.shape_nchw), FED_TYPES[b.dtype]) for b in artifact.inputs)
     basis = "simulated" if runner.simulated else "measured"
-    return artifact_network(artifact, name, basis, inputs, lambda feed: _run(artifact, runner, feed))
+    return artifact_network(artifact, name, basis, inputs, lambda feed: run_once(artifact, runner, feed, TIMEOUT_S))
 
 
-def _run(artifact: Artifact, runner: Runner, feed: Feed) -> Dict[str, np.ndarray]:
+def run_once(artifact: Artifact, runner: Runner, feed: Feed, timeout_s: Optional[float] = None) -> Dict[str, np.ndarray]:
+    """The outputs of one inference; inputs and outputs in real values."""
     chip = str(artifact.platform["chip"])
     fallback = artifact.kind != "standalone"
     buffers = {b.name: pack(np.asarray(feed[b.name]), binding_layout(b, chip, fallback), scale=b.scale) for b in artifact.inputs}
-    return outputs_as_arrays(artifact, runner.wait(runner.submit(buffers), TIMEOUT_S))
+    return outputs_as_arrays(artifact, runner.wait(runner.submit(buffers), timeout_s))
