@@ -9,7 +9,7 @@ import numpy as np
 from edgedla.accuracy.evaluate import FED_TYPES, Network, first_fault_of
 from edgedla.builder.artifact.artifact import Artifact
 from edgedla.errors import UsageError
-from edgedla.quantization.samples import Feed, InputSpec
+from edgedla.quantization.samples import InputSpec
 
 
 class ArtifactRunner:
@@ -70,10 +70,6 @@ def artifact_network(artifact: Artifact, name: str) -> Tuple[Network, ArtifactRu
     """(the artifact as a Network to score, its runner, which the caller must close)."""
     runner = ArtifactRunner(artifact)
     specs = tuple(InputSpec(b.name, tuple(b.shape_nchw), FED_TYPES[b.dtype]) for b in artifact.inputs)
-
-    def run(feed: Feed) -> Mapping[str, np.ndarray]:
-        return runner.run(feed)
-
     basis = "simulated" if artifact.simulated else "measured"
     names = tuple(b.name for b in artifact.outputs)
-    return Network(name, basis, specs, names, run, first_fault=first_fault_of(artifact)), runner
+    return Network(name, basis, specs, names, runner.run, first_fault=first_fault_of(artifact)), runner

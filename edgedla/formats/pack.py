@@ -9,7 +9,7 @@ from typing import Callable, Dict, Optional, Tuple, Union
 import numpy as np
 
 from edgedla.errors import UsageError
-from edgedla.formats.interleave import CACHED_BYTES, merge_four, pad_rows, split_four, spread, transpose
+from edgedla.formats.interleave import CACHED_BYTES, merge_four, parts_of_rows, split_four, spread, transpose
 from edgedla.formats.layout import Layout
 
 Buffer = Union[bytes, bytearray, memoryview, np.ndarray]
@@ -103,7 +103,10 @@ def pack(
     taken = slice(top, None if top is None else top + h)
     store = whole_store[:, :, taken]
     padded = layout.row_vectors > w
-    if padded and layout.vector == 1 and top is None and pad_rows(values, whole_store[..., 0]):
+    if padded and layout.vector == 1 and top is None and values.flags.c_contiguous:
+        parts_of_rows(whole_store[..., 0], 0, w)[...] = parts_of_rows(values, 0, w)
+        padding = parts_of_rows(whole_store[..., 0], w, layout.row_vectors)
+        padding[...] = np.zeros(1, padding.dtype)
         return whole_store
     if padded:
         store[:, :, :, w:] = 0
@@ -177,7 +180,11 @@ def unpack(buffer: Buffer, layout: Layout, *, scale: Optional[float] = None, thr
     store = _storage(buffer, layout, writable=False)
     _, c, h, w = layout.nchw
     if layout.vector == 1:
-        values = store[:, :, :, :w, 0].copy().reshape(layout.dims)
+        values = np.empty(layout.dims, store.dtype)
+        if layout.row_vectors > w:
+            parts_of_rows(values, 0, w)[...] = parts_of_rows(store[..., 0], 0, w)
+        else:
+            np.copyto(values, store.reshape(layout.dims))
         return values if scale is None else dequantize(values, scale)
     values = np.empty(layout.nchw, store.dtype)
     four = layout.row_vectors == w and layout.vector == 4
@@ -192,7 +199,11 @@ def unpack(buffer: Buffer, layout: Layout, *, scale: Optional[float] = None, thr
                 for n in range(layout.nchw[0]):
                     transpose(store[n, group].reshape(h * w, layout.vector), part[n].reshape(layout.vector, h * w))
                 continue
-            np.copyto(part, store[:, group, begin:end, :w, : part.shape[1]].transpose(0, 3, 1, 2))
+            # Some rows at a time: a channel finds them in the cache where the one before it has been.
+            step = max(1, CACHED_BYTES // layout.row_bytes // layout.nchw[0])
+            for row in range(0, end - begin, step):
+                some = store[:, group, begin + row : min(begin + row + step, end), :w, : part.shape[1]]
+                np.copyto(part[:, :, row : row + step], some.transpose(0, 3, 1, 2))
 
     _share(rows, h, threads)
     values = values.reshape(layout.dims)

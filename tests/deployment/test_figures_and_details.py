@@ -76,7 +76,7 @@ def test_proofs_are_quoted_of_rewrites_that_were_made(
 
 @pytest.mark.parametrize(("simulated", "basis"), [(True, "simulated"), (False, "measured")])
 def test_a_score_says_whether_a_device_computed_it(monkeypatch: pytest.MonkeyPatch, simulated: bool, basis: str) -> None:
-    ports = [SimpleNamespace(name=n, shape_nchw=(1, 2), dtype=next(iter(networks._FEED_TYPES))) for n in ("x", "y")]
+    ports = [SimpleNamespace(name=n, shape_nchw=(1, 2), dtype=next(iter(networks.FED_TYPES))) for n in ("x", "y")]
     artifact: Any = SimpleNamespace(inputs=ports[:1], outputs=ports[1:], simulated=simulated)
     monkeypatch.setattr(networks, "ArtifactRunner", lambda a: SimpleNamespace(run=lambda feed: {"y": feed}))
     monkeypatch.setattr(networks, "first_fault_of", lambda a: None)

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from edgedla.formats import TensorFormat, layout
 from edgedla.formats import interleave as module
-from edgedla.formats.interleave import WORTH_BYTES, transpose
+from edgedla.formats import pack as packing
+from edgedla.formats.interleave import WORTH_BYTES, parts_of_rows, transpose
 from edgedla.formats.pack import pack, unpack
 
 
@@ -75,3 +76,24 @@ def test_packing_with_and_without_opencv_gives_the_same_buffer(kind, n, c, h, w,
     assert one.tobytes() == other.tobytes()
     assert np.array_equal(back, array)
     assert np.array_equal(again, array)
+
+
+@pytest.mark.parametrize("kind", ["<f2", "<f4", "i1"])
+def test_parts_of_rows_are_moved_bit_by_bit(kind):
+    source = np.random.default_rng(2).integers(0, 256, (6, 5 * np.dtype(kind).itemsize), np.uint8).view(kind)
+    target = np.zeros((2, 3, 9), kind)
+    parts_of_rows(target, 2, 7)[...] = parts_of_rows(source, 0, 5)
+    assert target[..., 2:7].tobytes() == source.tobytes()
+    assert not target[..., :2].any()
+    assert not target[..., 7:].any()
+
+
+@pytest.mark.parametrize("cached_bytes", [1, 200, 1 << 20])
+@pytest.mark.parametrize("opencv", [True, False])
+def test_what_stays_in_the_cache_changes_no_byte(opencv, cached_bytes, monkeypatch):
+    where = layout(TensorFormat.CHW16, "HALF", (2, 19, 7, 5))
+    values = np.random.default_rng(3).standard_normal(where.dims).astype(np.float16)
+    values[0, 18, 6, 4], values[1, 0, 0, 0] = -0.0, np.nan
+    monkeypatch.setattr(packing, "CACHED_BYTES", cached_bytes)
+    with using(opencv):
+        assert unpack(pack(values, where), where).tobytes() == values.tobytes()
