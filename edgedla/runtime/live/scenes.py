@@ -70,8 +70,7 @@ class Scenes:
 
     def of(self, source: str) -> Scene:
         """The source's scene; sources may be added while the pipeline runs."""
-        scene = self.by_source.get(source)
-        return scene or self.by_source.setdefault(source, Scene(self._rate, self._width))
+        return self.by_source.get(source) or self.by_source.setdefault(source, Scene(self._rate, self._width))
 
     def write(self, result: FrameResult) -> None:
         self.of(result.source).put(result)

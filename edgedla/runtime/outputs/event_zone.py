@@ -81,7 +81,7 @@ class ZoneEvents:
     def _begin(self, name: str, result: FrameResult) -> None:
         self._now = self._new(name, result)
         self._began_s, self._frames = result.frame.seen_s, self._row
-        document = self._document("begin", result.frame.time_s)
+        document = {**self._now, "state": "begin", "time": round(result.frame.time_s, 3)}
         document.update(frame=result.frame.index, objects=[d.to_dict() for d in self._rule.objects(result)])
         best = max(self._rule.objects(result), key=lambda d: d.score)
         self._say(document, cut_out(result.frame, best.box_xyxy) if self.pictures else b"")
@@ -91,7 +91,7 @@ class ZoneEvents:
     def end(self, time_s: float) -> None:
         if self._now is None:
             return
-        document = self._document("end", time_s)
+        document = {**self._now, "state": "end", "time": round(time_s, 3)}
         document.update(seconds=round(self._seen_s - self._began_s, 3), frames=self._frames, most=self._most)
         if self._tracks:
             document["count"] = len(self._tracks)
@@ -104,7 +104,3 @@ class ZoneEvents:
 
     def _forget(self) -> None:
         self._best, self._most, self._tracks = None, 0, set()
-
-    def _document(self, state: str, time_s: float) -> Document:
-        assert self._now is not None
-        return {**self._now, "state": state, "time": round(time_s, 3)}

@@ -75,6 +75,7 @@ class Mqtt:
         client.will_set(config.status_topic, "offline", qos=1, retain=True)
         client.on_connect, client.on_connect_fail = self._on_connect, self._on_connect_fail
         client.on_disconnect, client.on_publish = self._on_disconnect, self._on_publish
+        client.on_message = self._on_status
         client.reconnect_delay_set(1, 30)
         self._broker = f"{parts.hostname}:{parts.port or PORTS[parts.scheme]}"
         client.connect_async(str(parts.hostname), parts.port or PORTS[parts.scheme], keepalive=30)
@@ -88,6 +89,7 @@ class Mqtt:
             log.warning("mqtt %s: the broker refuses: %s", self._broker, code)
             return
         self._of_status = client.publish(self._config.status_topic, "online", qos=1, retain=True).mid
+        client.subscribe(self._config.status_topic, qos=1)
         with self._condition:
             self._forget_unsent()
             for topic, text in self._home.announcement() if self._home is not None else ():
@@ -100,6 +102,11 @@ class Mqtt:
         if again:
             lost = f"{self.dropped} results and {self.dropped_events} events"
             log.warning("mqtt %s: connected again; %d messages are sent late, %s were dropped so far", self._broker, kept, lost)
+
+    def _on_status(self, client: Any, userdata: object, message: Any) -> None:
+        """A process before this one, or the one that a reload replaced, may say "offline" late, or its last will does."""
+        if message.payload == b"offline" and not self._ending:
+            self._of_status = client.publish(self._config.status_topic, "online", qos=1, retain=True).mid
 
     def _on_connect_fail(self, *arguments: object) -> None:
         """Logged once until the broker has answered: attempts continue for the whole run."""
@@ -178,13 +185,10 @@ class Mqtt:
     def queued(self) -> int:
         return len(self._queue) + len(self._events)
 
-    def _ready(self) -> bool:
-        return self.connected and bool(self.queued) and len(self._in_flight) < MOST_IN_FLIGHT
-
     def _send(self) -> None:
         while True:
             with self._condition:
-                while not self._ready():
+                while not (self.connected and self.queued and len(self._in_flight) < MOST_IN_FLIGHT):
                     if self._ending and not (self.connected and self.queued):
                         return
                     self._condition.wait(0.5)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Dict
+from typing import Any, Dict, List
 
 import numpy as np
 import pytest
@@ -155,3 +155,43 @@ def test_a_broker_that_forgot_is_told_again(broker: Broker) -> None:  # noqa: F8
     sink.close()
     seen.client.disconnect()
     seen.client.loop_stop()
+
+
+def test_who_says_offline_late_is_answered(broker: Broker) -> None:  # noqa: F811
+    """One that a reload replaced, and the last will of one that was killed: Home Assistant would show nothing from then on."""
+    settings, seen, killed = config(broker.port), Statuses(broker.port), client()
+    killed.will_set("site/status", "offline", qos=1, retain=True)
+    killed.connect("127.0.0.1", broker.port)
+    killed.loop_start()
+    ended, now = (Mqtt(settings, HomeAssistant(settings, ("gate",), RULES)) for _ in range(2))
+    assert until(lambda: ended.connected and now.connected and killed.is_connected() and seen.told[-1:] == [b"online"])
+    ended.close()
+    assert until(lambda: seen.told.count(b"offline") == 1 and seen.told[-1] == b"online")
+    # Without a word: the broker tells its will.
+    killed.loop_stop()
+    killed.socket().close()
+    assert until(lambda: seen.told.count(b"offline") == 2 and seen.told[-1] == b"online")
+    now.close()
+    assert until(lambda: seen.told.count(b"offline") == 3)
+    assert seen.told[-1] == b"offline"
+    seen.client.disconnect()
+    seen.client.loop_stop()
+
+
+def client() -> Any:
+    from paho.mqtt import client as library
+
+    paho: Any = library
+    return paho.Client(*([paho.CallbackAPIVersion.VERSION2] if hasattr(paho, "CallbackAPIVersion") else []))
+
+
+class Statuses:
+    """What is said of the status, in order."""
+
+    def __init__(self, port: int) -> None:
+        self.told: List[bytes] = []
+        self.client = client()
+        self.client.on_connect = lambda client, *_: client.subscribe("site/status", qos=1)
+        self.client.on_message = lambda c, u, m: self.told.append(m.payload)
+        self.client.connect("127.0.0.1", port)
+        self.client.loop_start()
