@@ -31,6 +31,10 @@ class Editor:
     def op(self, operator: str, *inputs: Any, outputs: int = 1, **attributes: Any) -> Any:
         """Adds one node; returns its output, or a tuple if `outputs` is more than 1. Attributes that are None are left out."""
         given = {name: value for name, value in attributes.items() if value is not None}
+        for name, value in given.items():
+            # Of such a list onnx-ir asks by protocols whether it is of tensors or graphs, which takes longer than all the rest.
+            if isinstance(value, (list, tuple)) and all(isinstance(x, int) for x in value):
+                given[name] = self._ir.AttrInt64s(name, value)
         name = self.network.fresh_name(f"{self.base}/{operator}")
         node = self._ir.node(operator, list(inputs), given, num_outputs=outputs, name=name)
         for i, value in enumerate(node.outputs):

@@ -58,12 +58,12 @@ def shared_of(before: Any, after: Any, inputs: int) -> Optional[Shared]:
     rest: List[Node] = []
     for node in after.graph:
         earlier = made.get(node.outputs[0].name)
-        if earlier is not None and _inputs(node) <= same and _alike(earlier.producer(), node):
+        if earlier is not None and same.issuperset(map(_name, node.inputs)) and _alike(earlier.producer(), node):
             same.update(v.name for v in node.outputs)
         else:
             rest.append(node)
     outputs = {v.name for v in before.graph.outputs} | {v.name for v in after.graph.outputs if v.name in same}
-    read = {name for node in rest for name in _inputs(node) if name in same}
+    read = {name for node in rest for name in map(_name, node.inputs) if name in same}
     border = frozenset(outputs | (read - given - {""}))
     if not made.keys() >= outputs or any(subgraphs(node) for node in rest):
         return None
@@ -76,13 +76,11 @@ def bytes_of(value: Any) -> int:
     return math.prod(d for d in value.shape or () if isinstance(d, int)) * 4
 
 
-def _inputs(node: Node) -> FrozenSet[str]:
-    return frozenset((v and v.name) or "" for v in node.inputs)
+def _name(value: Any) -> str:
+    return (value and value.name) or ""
 
 
 def _alike(before: Node, after: Node) -> bool:
     """Whether two nodes compute the same, by names. Clones share the attributes, except those that hold graphs."""
-    names = [[None if v is None else v.name for v in (*node.inputs, None, *node.outputs)] for node in (before, after)]
-    kinds = [(node.op_identifier(), list(node.attributes)) for node in (before, after)]
-    alike = names[0] == names[1] and kinds[0] == kinds[1]
-    return alike and all(entry is after.attributes[name] for name, entry in before.attributes.items())
+    a, b = ([n.op_identifier(), *n.attributes, None, *map(_name, (*n.inputs, None, *n.outputs))] for n in (before, after))
+    return a == b and all(entry is after.attributes[name] for name, entry in before.attributes.items())
