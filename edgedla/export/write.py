@@ -38,13 +38,8 @@ class Exported:
     not_expressed: Tuple[str, ...]
 
     def to_dict(self) -> Dict[str, Any]:
-        return {
-            "runtime": self.runtime,
-            "folder": self.folder,
-            "files": list(self.files),
-            "missing": dict(self.missing),
-            "not_expressed": list(self.not_expressed),
-        }
+        lists = {"files": list(self.files), "not_expressed": list(self.not_expressed)}
+        return {**vars(self), **lists, "missing": dict(self.missing)}
 
 
 def export(runtime: str, source: Union[str, Path], out: Union[str, Path], request: Optional[ExportRequest] = None) -> Exported:

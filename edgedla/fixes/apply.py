@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from edgedla.fixes.decoder import decoder_model
 from edgedla.fixes.fold import remove_dead_nodes
 from edgedla.fixes.network.editor import Editor
 from edgedla.fixes.network.network import Network
@@ -184,8 +183,12 @@ def rewrite_site(network: Network, rewrite: str, site: Site, record: bool = Fals
 def _end_earlier(network: Network, rewrite: str, site: Site, cut: Cut, record: bool) -> Applied:
     """Ends the network at the heads; the nodes after them become a separate model."""
     graph = network.graph
-    decoder = decoder_model(network, cut, site.nodes) if record else None
-    fragment = _fragment(network, site, (), ((cut.outputs[0],) * 2,)) if record else None
+    decoder = fragment = None
+    if record:
+        from edgedla.fixes.decoder import decoder_model
+
+        decoder = decoder_model(network, cut, site.nodes)
+        fragment = _fragment(network, site, (), ((cut.outputs[0],) * 2,))
     before = tuple(_label(n) for n in site.nodes)
     heads = [v for v in cut.heads if not v.is_graph_output()]
     first = list(graph.outputs).index(cut.outputs[0])

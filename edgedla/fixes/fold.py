@@ -23,7 +23,6 @@ from edgedla.graph.named import no_such_input
 from edgedla.graph.open_sizes import TRTEXEC_BATCH, require_given
 from edgedla.importers.model_file.shape_inference import SIZED_BY_VALUE, inferred_by_values
 from edgedla.importers.operator_schema import DEFAULT_DOMAINS
-from edgedla.quantization.session import open_session
 
 #: Each round folds what the last round's shapes made computable: YOLO's decoders need three rounds, Swin one per shifted window.
 MOST_ROUNDS = 200
@@ -228,6 +227,8 @@ def _evaluated(network: Network, nodes: Sequence[Any], folded: Mapping[str, np.n
         return {}
     opsets = [onnx.helper.make_opsetid(d, v) for d, v in network.graph.opset_imports.items()]
     proto = onnx.ModelProto(ir_version=min(network.model.ir_version, 10), graph=graph, opset_import=opsets)
+    from edgedla.quantization.session import open_session
+
     try:
         values = open_session(proto.SerializeToString(), optimize=False).run(output_names, {})
         # Sequences (lists), absent optionals (None) and texts (objects) are no constants of a network.

@@ -34,14 +34,7 @@ class FixedSite:
     note: str = ""
 
     def to_dict(self) -> Dict[str, Any]:
-        return {
-            "rewrite": self.rewrite,
-            "output": self.output,
-            "before": list(self.before),
-            "after": list(self.after),
-            "proof": self.proof.to_dict(),
-            "note": self.note,
-        }
+        return {**vars(self), "before": list(self.before), "after": list(self.after), "proof": self.proof.to_dict()}
 
 
 @dataclass(frozen=True)

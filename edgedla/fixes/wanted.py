@@ -9,7 +9,6 @@ from edgedla.errors import ModelError, UsageError
 from edgedla.fixes.network.network import Goal, Network
 from edgedla.fixes.rewrites import all_rewrites
 from edgedla.fixes.site import Rewrite
-from edgedla.quantization.samples import sample_files
 from edgedla.rules.remedies import rewrite_entries, rewrites_named
 
 #: Ids of the rewrites of the whole model that `float_types.in_float32` and `in_half` do.
@@ -100,4 +99,6 @@ def require_samples(data: Union[None, str, Path], prove: bool) -> None:
     if data is not None and not prove:
         raise UsageError("without proofs nothing reads it", where="data", allowed="with proofs")
     if data is not None:
+        from edgedla.quantization.samples import sample_files
+
         sample_files(data)

@@ -25,12 +25,7 @@ class ForeignNode:
     members: Optional[Tuple[str, ...]] = None
 
     def to_dict(self) -> Dict[str, Any]:
-        return {
-            "name": self.name,
-            "first": self.first,
-            "last": self.last,
-            "members": None if self.members is None else list(self.members),
-        }
+        return {**vars(self), "members": None if self.members is None else list(self.members)}
 
 
 def parse_foreign_node(name: str) -> Optional[ForeignNode]:

@@ -13,8 +13,8 @@ import pytest
 import edgedla
 from edgedla.cli.main import exit_code_of
 from edgedla.errors import EnvironmentMissing, ModelError, UsageError
-from edgedla.fixes import fix as fix_module
-from edgedla.fixes.fix import fix_gain
+from edgedla.fixes import gain as gain_module
+from edgedla.fixes.gain import fix_gain
 from edgedla.fixes.judge import Figures, pays
 from edgedla.fixes.network.network import has_data
 from edgedla.fixes.network.weightless import open_weightless
@@ -188,7 +188,7 @@ def test_without_onnx_ir_check_suggests_fix_by_ranked_changes(
     def missing(*_: Any, **__: Any) -> None:
         raise EnvironmentMissing("no onnx-ir")
 
-    monkeypatch.setattr(fix_module, "fix_gain", missing)
+    monkeypatch.setattr(gain_module, "fix_gain", missing)
     path = save(average_network(), tmp_path / "net.onnx")
     exit_code_of(["check", str(path), "--target", ORIN.module.id, "--precision", "int8"])
     text = capsys.readouterr().out

@@ -17,7 +17,7 @@ from edgedla.placement.deadline import NEVER, Deadline
 from edgedla.placement.problem.evaluate import evaluate
 from edgedla.placement.problem.goal import INFINITY
 from edgedla.placement.problem.problem import Flow, Item, Problem
-from edgedla.placement.solvers.bounds.fractional import floor_on
+from edgedla.placement.solvers.bounds.fractional import engine_sets, floor_on
 from edgedla.placement.solvers.bounds.prices import Prices
 from edgedla.placement.solvers.bounds.weights import weights_around
 from edgedla.placement.solvers.busiest.engine_search import EngineSearch
@@ -238,9 +238,25 @@ def test_a_merged_row_is_a_lower_bound_of_its_rows(given_rows: list, width: int)
     assert (merged.pool >= merged.loads[:, 1:].sum(axis=1)).all()
 
 
+def search_on_all(of: Problem, deadline: Deadline = NEVER) -> EngineSearch:
+    search = EngineSearch(of, STREAM, ALL, *floor_on(of, STREAM, ALL), deadline)
+    search.prepare()
+    return search
+
+
+def test_a_set_of_engines_with_too_high_a_bound_is_not_prepared(monkeypatch: pytest.MonkeyPatch) -> None:
+    prepared: List[Tuple[str, ...]] = []
+    prepare = EngineSearch.prepare
+    monkeypatch.setattr(EngineSearch, "prepare", lambda search: (prepared.append(search.engines), prepare(search)))
+    problem = ladder(2)
+    floors = [e for e in engine_sets(problem, STREAM) if floor_on(problem, STREAM, e)[0] < solve_stream(problem, STREAM).value]
+    assert 0 < len(set(prepared)) < len(engine_sets(problem, STREAM))
+    assert set(prepared) <= set(floors)
+
+
 def test_the_pool_guides_models_of_one_rate() -> None:
     def guided(of: Problem) -> bool:
-        return EngineSearch(of, STREAM, ALL, *floor_on(of, STREAM, ALL), NEVER).guided
+        return search_on_all(of).guided
 
     problem = ladder(2)
     assert guided(problem)
@@ -262,10 +278,10 @@ def test_narrow_beams_end_near_the_bound_before_any_wide_look(seed: int) -> None
     flows = tuple(Flow(f"t{i}", 0, i, (i + 1,), False, between) for i in range(39))
     bare = Problem(items, flows, (), lambda p, c, m: (m,), ("net",), cost(4))
     problem = replace(bare, grouping=regroup(bare, "int8"))
-    search = EngineSearch(problem, STREAM, ALL, *floor_on(problem, STREAM, ALL), NEVER)
+    search = search_on_all(problem)
     narrow = min(period(problem, evaluate(problem, a)) for found in search.first_looks(INFINITY) for a in found)
     best = solve_stream(problem, STREAM).value
     assert search.bound <= best * (1 + 1e-9)
     assert narrow <= best * 1.03
-    late = EngineSearch(problem, STREAM, ALL, *floor_on(problem, STREAM, ALL), Deadline.after(0.0))
+    late = search_on_all(problem, Deadline.after(0.0))
     assert min(period(problem, evaluate(problem, a)) for a in late.begun()) <= best * 1.1

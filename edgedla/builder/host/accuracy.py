@@ -49,13 +49,7 @@ class OutputError:
     same: Optional[float] = None
 
     def to_dict(self) -> Dict[str, Any]:
-        return {
-            "name": self.name,
-            "rel_l2": digits(self.rel_l2),
-            "max_abs": digits(self.max_abs),
-            "cosine": digits(self.cosine),
-            "same": self.same,
-        }
+        return {**vars(self), **{name: digits(getattr(self, name)) for name in ("rel_l2", "max_abs", "cosine")}}
 
 
 def accuracy_of(

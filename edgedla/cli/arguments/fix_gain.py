@@ -46,7 +46,7 @@ def gain_of(source: ModelSource, platform: Platform, purpose: str, **options: An
     Args:
         options: of `fix_gain`.
     """
-    from edgedla.fixes.fix import fix_gain
+    from edgedla.fixes.gain import fix_gain
     from edgedla.regions.values import FixGain
 
     try:

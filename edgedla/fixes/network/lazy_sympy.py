@@ -25,27 +25,19 @@ def sympy_on_demand() -> Iterator[None]:
     try:
         yield
     finally:
-        stand_in.needed = True
         if sys.modules.get(_NAME) is stand_in:
             del sys.modules[_NAME]
 
 
 class _StandIn(ModuleType):
-    """`needed`: whether a name is wanted for its value; while modules are imported they only note it."""
-
-    needed = False
-
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        # An expression exists only after something made one with sympy, so a question for its class does not need it.
-        if not self.needed or (name == "Expr" and _NAME not in sys.modules):
-            return _Later(name)
-        return getattr(importlib.import_module(_NAME), name)
+        return _Later(name)
 
 
 class _Later:
-    """A class or function of sympy."""
+    """A class or function of sympy. An expression exists only after something made one, so a question for its class needs no import."""
 
     def __init__(self, name: str) -> None:
         self._name = name

@@ -178,4 +178,4 @@ def _edges(problem: Problem) -> List[Tuple[int, int]]:
 
 def _joined(problem: Problem, regions: Sequence[Region]) -> Dict[int, int]:
     """By item the first one of its region, or itself."""
-    return {**{i: i for i in range(len(problem.items))}, **{i: min(r.items) for r in regions for i in r.items}}
+    return {**{i: i for i in range(len(problem.items))}, **{i: k for r in regions for k in [min(r.items)] for i in r.items}}

@@ -274,19 +274,7 @@ def _model(model: PlacedModel) -> Dict[str, Any]:
         "rate": model.rate,
         "inputs": {name: list(dims) for name, dims in model.inputs.items()},
         "latency": model.latency.to_dict(),
-        "layers": [
-            {
-                "index": x.index,
-                "name": x.name,
-                "type": x.type,
-                "device": x.device,
-                "region": x.region,
-                "why": x.why,
-                "reason": x.reason,
-                "costs": {k: c.to_dict() for k, c in sorted(x.costs.items())},
-            }
-            for x in model.layers
-        ],
+        "layers": [{**vars(x), "costs": {k: c.to_dict() for k, c in sorted(x.costs.items())}} for x in model.layers],
         "regions": [
             {"id": r.id, "device": r.device, "layers": list(r.layers), "size": r.size, "cost": r.cost.to_dict()}
             for r in model.regions

@@ -35,16 +35,8 @@ class Agent:
     def __init__(self, wire: Wire) -> None:
         self.wire, self.busy = wire, False
         self.incoming: Optional[store.Incoming] = None
-        self.requests: Dict[str, Callable[[Message, bytes], None]] = {
-            "hello": self.hello,
-            "have": self.have,
-            "put": self.put,
-            "start": self.start,
-            "follow": self.follow,
-            "get": self.get,
-            "jobs": self.jobs,
-            "cancel": self.cancel,
-        }
+        names = "hello have put start follow get jobs cancel".split()
+        self.requests: Dict[str, Callable[[Message, bytes], None]] = {name: getattr(self, name) for name in names}
 
     def serve(self) -> None:
         threading.Thread(target=self.beat, daemon=True).start()

@@ -52,6 +52,16 @@ class EngineSearch:
         self._start, self._refined, self._widened = weights, False, False
         self._prices = Prices.both_ways(self._frontier, stretched(weights, WIDE[1:-1]) * self._factors)
         self.bound = max(self.bound, float(self._prices.root.max()))
+        self._guide: Optional[Guided] = None
+        self._guided, self._width, self._all = INFINITY, BEAMS[0], False
+        self._far, self._too_many = STEP, (0, INFINITY)
+        most_us = most_in_all(problem, goal)
+        self._all_loads = None if most_us is None else LatencyLimit(self._frontier, most_us)
+        self.deadline = deadline
+
+    def prepare(self) -> None:
+        """Before any look: what a set of engines whose bound is too high does without."""
+        problem = self._frontier.problem
         two_alike = len(self._frontier.devices) == 3 and alike(problem)
         self._arrays = StateArrays(self._frontier, two_alike, merged=True)
         self._pool: Optional[PooledCores] = None
@@ -62,15 +72,9 @@ class EngineSearch:
             even = np.array([(gpu, (1 - gpu) / 2, (1 - gpu) / 2) for gpu in np.linspace(0.0, 1.0, GRID[3] + 1)])
             weights = np.concatenate([stretched(best, WIDE[1:-1]), np.eye(3), even]) * self._factors
             self._graph_prices = prices_of(self._arrays, weights)
-            self._pool = PooledCores(problem, engines, self._factors, self._graph_prices.weights)
+            self._pool = PooledCores(problem, self.engines, self._factors, self._graph_prices.weights)
         # Only where loadables of all models have one price.
         self.guided = self._pool is not None and len(set(problem.rates)) == 1
-        self._guide: Optional[Guided] = None
-        self._guided, self._width, self._all = INFINITY, BEAMS[0], False
-        self._far, self._too_many = STEP, (0, INFINITY)
-        most_us = most_in_all(problem, goal)
-        self._all_loads = None if most_us is None else LatencyLimit(self._frontier, most_us)
-        self.deadline = deadline
 
     def _refine(self) -> None:
         """Raises `bound` by a climb to better weights, once: dearer than what the constructor does."""

@@ -75,6 +75,7 @@ def solve_stream(
             continue
         search = EngineSearch(ordered, goal, engines, bounds[engines], floors[engines][1], deadline)
         if search.bound < best.limit:
+            search.prepare()
             if len(problem.items) <= MANY_ITEMS:
                 best.offer_ordered(search.begun())
             for assignments in search.first_looks(best.limit):
