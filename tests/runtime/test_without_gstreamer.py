@@ -768,7 +768,7 @@ def test_a_clip_becomes_mp4_or_stays(
     assert said in caplog.text
     command = (tmp_path / "command").read_text()
     assert command.startswith(
-        f'-q filesrc location="{clip}" ! avidemux ! jpegdec ! videoconvert ! video/x-raw,format=I420 ! x264enc '
+        f'-q filesrc location="{clip}" ! avidemux ! jpegdec ! {mp4.EVEN} ! videoconvert ! video/x-raw,format=I420 ! x264enc '
     )
     assert "! h264parse ! mp4mux faststart=true ! filesink location=" in command
 
