@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 
-from edgedla.errors import EdgedlaError
+from edgedla.errors import EdgedlaError, EnvironmentMissing
 from edgedla.identity import identity
 from edgedla.sweep import on_dask
 from edgedla.sweep.journal import Journal
@@ -206,7 +206,13 @@ def hostile_workers(rng: random.Random, folder: Path) -> Optional[str]:
         if wrong is not None:
             return wrong
         _answer = None
-        rows = run_sweep(tasks, limits=Limits(), engine=address, journal=folder / "j", retry_failed=True)
+        try:
+            rows = run_sweep(tasks, limits=Limits(), engine=address, journal=folder / "j", retry_failed=True)
+        except EnvironmentMissing:
+            # Dask's own scheduler does not always survive an answer that it cannot send: people start another one.
+            cluster.cache_clear()
+            address = cluster(False).scheduler_address
+            rows = run_sweep(tasks, limits=Limits(), engine=address, journal=folder / "j", retry_failed=True)
     finally:
         on_dask.run_chunk = _real
     own = {task.key for task in tasks}
