@@ -27,7 +27,7 @@ def test_constants_that_cannot_be_folded_are_tried_once(monkeypatch: pytest.Monk
         opened.append(data)
         return open_session(data, **options)
 
-    monkeypatch.setattr(fold, "open_session", counted)
+    monkeypatch.setattr(session, "open_session", counted)
     assert fold.fold_constants(model) == 1
     assert [n.op_type for n in model.graph] == ["Reshape"] * count + ["Sum"]
     # All at once and each alone; then, without the one that became a constant, all and each again.

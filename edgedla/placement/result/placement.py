@@ -254,7 +254,15 @@ class Placement(Report):
                     for b in self.timeline.bars
                 ],
             },
-            "proof": {**vars(self.proof), **{name: rounded(getattr(self.proof, name), 6) for name in ("value", "bound", "gap")}},
+            "proof": {
+                "solver": self.proof.solver,
+                "value": rounded(self.proof.value, 6),
+                "bound": rounded(self.proof.bound, 6),
+                "gap": rounded(self.proof.gap, 6),
+                "optimal": self.proof.optimal,
+                "timed_out": self.proof.timed_out,
+                "one_core_per_model": self.proof.one_core_per_model,
+            },
             "notes": list(self.notes),
         }
 
