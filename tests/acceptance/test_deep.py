@@ -340,7 +340,9 @@ def test_the_report_holds_the_environment_without_private_data(on_board: Callabl
     assert "10.3.0" in Redactor()("TensorRT 10.3.0.30 and version 10.3.0.26")
 
 
-@pytest.mark.parametrize(("kind", "says"), [("SEGFAULT", "ended by signal SIGSEGV"), ("HANG", "out of time after")])
+@pytest.mark.parametrize(
+    ("kind", "says"), [("SEGFAULT", "ended by signal SIGSEGV"), pytest.param("HANG", "out of time after", marks=pytest.mark.long)]
+)
 def test_a_crashed_or_hung_step_fails_and_the_report_is_complete(
     kind: str, says: str, on_board: Callable[..., Dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:

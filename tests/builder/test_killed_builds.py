@@ -130,6 +130,7 @@ def check(folder: Path, allowed: List[Artifact]) -> str:
     return found.precision
 
 
+@pytest.mark.long
 def test_sigkill_during_repeated_builds_leaves_a_whole_artifact(chain: Callable[..., Path], tmp_path: Path) -> None:
     path = chain()
     allowed = references(path, tmp_path)

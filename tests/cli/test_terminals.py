@@ -78,6 +78,7 @@ def test_a_closed_pipe_ends_a_command_quietly(words: List[str], folder: Path) ->
     assert (done.returncode, done.stderr) == (141, "")
 
 
+@pytest.mark.long
 def test_prose_of_every_command_fits_a_terminal_and_a_document_stays_one(folder: Path) -> None:
     assert "built" in on_a_terminal(["build", "net.onnx", "--target", "orin", "-o", "out"], folder)
     commands = [

@@ -106,6 +106,7 @@ def test_a_frame_takes_less_energy_at_a_lower_clock_and_voltage() -> None:
     assert 0.55 < low / high < 0.9
 
 
+@pytest.mark.long
 def test_the_energy_of_unseen_sources_lies_within_the_stated_spread() -> None:
     rows = load_rows()
     power = fit_power(rows, fit_all(samples_of(rows, "fit")))

@@ -42,6 +42,7 @@ def test_every_command_has_a_privacy_case() -> None:
     assert set(COMMANDS) == set(VERBS), "give the new verb a row in tests/hostile/commands.py"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("verb", sorted(COMMANDS))
 def test_commands_write_only_to_given_paths_and_open_no_socket(verb: str, scene: Scene, tmp_path: Path) -> None:
     home, results, work, tmp = (tmp_path / name for name in ("home", "results", "work", "tmp"))

@@ -44,6 +44,7 @@ def test_gpu_time_at_frame_rates_equals_brute_force(problem: Problem, fps: int) 
     assert answer.optimal
 
 
+@pytest.mark.long
 @CHECKED
 @given(problems(max_items=6, devices=ALL, pools=False))
 def test_of_equals_the_shortest_frame_is_taken(problem: Problem) -> None:

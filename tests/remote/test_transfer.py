@@ -73,6 +73,7 @@ def test_the_transfer_of_a_large_model_resumes_after_a_lost_connection(laptop):
     assert laptop.python(SEND, big).stdout.split() == ["0"], "and never again"
 
 
+@pytest.mark.long
 def test_a_full_disk_on_the_board_is_reported_without_partial_files(laptop, tmp_path):
     """A real file system of 2 MB below the board's home."""
     if os.geteuid() != 0:
@@ -100,6 +101,7 @@ def test_a_full_disk_on_the_board_is_reported_without_partial_files(laptop, tmp_
     assert laptop.edgedla("build", MODEL, *words).returncode == 0
 
 
+@pytest.mark.long
 def test_results_replace_no_link_no_permissions_and_no_device(laptop):
     """As `bench -o` does without a board."""
     folder = laptop.folder
@@ -181,6 +183,7 @@ def test_a_result_that_does_not_match_its_hash_is_refused(laptop):
     assert not (laptop.folder / "theirs/art/manifest.json").exists()
 
 
+@pytest.mark.long
 def test_a_model_damaged_on_the_board_is_sent_again(laptop):
     words = ("build", MODEL, "--backend", "host", "--board", "orin1", "-o")
     assert laptop.edgedla(*words, "art").returncode == 0

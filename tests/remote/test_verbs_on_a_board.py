@@ -58,6 +58,7 @@ def test_weights_in_external_files_go_along(laptop):
     assert list(load_artifact(laptop.folder / "art").model["external"]) == ["w.bin"]
 
 
+@pytest.mark.long
 def test_bench_run_and_inspect_send_inputs_and_fetch_outputs(laptop):
     assert build(laptop).returncode == 0
     done = laptop.edgedla(

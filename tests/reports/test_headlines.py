@@ -46,7 +46,7 @@ def network(name: str, folder: Path) -> Path:
         "det_ssd300_vgg16",
         "tv_resnet18",
         "tv_vgg16",
-        "tv_swin_t",
+        pytest.param("tv_swin_t", marks=pytest.mark.long),
         "yolo_yolov8n",
         "seg_fcn_resnet50",
         FIXED,

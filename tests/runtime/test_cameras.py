@@ -136,6 +136,7 @@ def test_the_right_password_is_taken() -> None:
             source.open()
 
 
+@pytest.mark.long
 def test_a_recording_is_the_cameras_own_stream_in_files_and_frames_go_on(port: int, tmp_path: Path) -> None:
     cv2 = pytest.importorskip("cv2", reason="OpenCV is not installed")
     document = {

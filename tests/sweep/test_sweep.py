@@ -162,7 +162,7 @@ def child_that(monkeypatch, code):
     ("code", "status", "reason"),
     [
         ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "crashed", "SIGSEGV"),
-        ("import time; time.sleep(60)", "timeout", "no answer within 4 s"),
+        pytest.param("import time; time.sleep(60)", "timeout", "no answer within 4 s", marks=pytest.mark.long),
         ("x = bytearray(3 << 30)", "memory", "out of memory"),
         ("import os; os.write(2, b'fatal: no good'); os._exit(3)", "crashed", "exit code 3: fatal: no good"),
     ],

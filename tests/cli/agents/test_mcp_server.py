@@ -183,6 +183,7 @@ def test_hostile_arguments_are_refused_with_a_reason_and_the_server_goes_on(fold
     assert not (folder / "ran").exists(), "a module in the user's folder was imported"
 
 
+@pytest.mark.long
 def test_a_call_beyond_its_limit_is_ended_and_the_server_goes_on(folder: Path) -> None:
     chain = [node("Relu", "x" if i == 0 else f"v{i - 1}", f"v{i}") for i in range(49_000)]
     save(onnx_model(chain, {"x": (1, 3, 8, 8)}, {"v48999": (1, 3, 8, 8)}), folder / "root" / "long.onnx")

@@ -333,6 +333,7 @@ outputs:
 """
 
 
+@pytest.mark.long
 def test_the_command_records_clips_and_reports_them(artifact, tmp_path):
     file = tmp_path / "p.yaml"
     file.write_text(FILE % artifact)

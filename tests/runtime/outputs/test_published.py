@@ -154,6 +154,7 @@ def produced(topic: str, made: Any, count: int) -> List[Any]:
     return arrived
 
 
+@pytest.mark.long
 def test_kafka_gets_results_and_events_with_the_source_as_key(kafka: Path) -> None:
     sink = Own(f"{KAFKA}:Kafka")
     made = sink._write.__self__  # type: ignore[attr-defined]

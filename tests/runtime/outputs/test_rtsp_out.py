@@ -112,6 +112,7 @@ def play(port):
     return viewer
 
 
+@pytest.mark.long
 @needs_server
 @pytest.mark.parametrize("pause_s", [8.0, 13.0])
 def test_a_viewer_who_stops_reading_does_not_delay_others(pause_s):
