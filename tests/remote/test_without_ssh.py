@@ -24,6 +24,7 @@ from edgedla.remote.connection import BoardRefused, Connection, ConnectionLost
 from edgedla.remote.inventory import BoardEntry
 from edgedla.remote.job import Request, Terminal, _show, run_on
 from edgedla.remote.transfer import Output, fetch, file_to_send, send_files
+from tests.runtime.waiting import until
 
 pytestmark = pytest.mark.once
 
@@ -182,11 +183,15 @@ def test_a_running_job_is_listed_as_running_until_it_ends(board: Path) -> None:
     }
     with Connection(BOARD) as there:
         there.ask("start", job=request, exclusive=True)
-        for _ in range(3):
+        states: List[str] = []
+
+        def is_running() -> bool:
             (listed,) = there.ask("jobs")["jobs"]
-            assert listed["state"] in ("starting", "running")
-            time.sleep(0.1)
-        assert listed["state"] == "running"
+            states.append(listed["state"])
+            return states[-1] == "running"
+
+        assert until(is_running)
+        assert set(states) <= {"starting", "running"}
         (board / "go").touch()
         while there.ask("jobs")["jobs"][0]["state"] != "ended":
             time.sleep(0.05)
