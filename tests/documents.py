@@ -73,7 +73,7 @@ def text_of(room: str) -> str:
     for name in names:
         if not LEFT_OUT.search(name):
             found: Sequence[Any] = list(vars(importlib.import_module(name)).values())
-            kinds += [k for k in found if inspect.isclass(k) and k.__module__ == name and "to_dict" in vars(k)]
+            kinds += [k for k in found if inspect.isclass(k) and k.__module__ == name and hasattr(k, "to_dict")]
     lines: List[str] = []
     for kind in sorted(kinds, key=lambda k: (k.__name__, k.__module__)):
         if dataclasses.is_dataclass(kind):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Dict, List, Optional, Tuple
 
+from edgedla.text.fields import Fields
+
 
 class Skip(Exception):
     """The step cannot be tried here; the text says why."""
@@ -34,7 +36,7 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class StepResult:
+class StepResult(Fields):
     """One step. `state`: ok, differs (not as expected), failed (the step broke) or skipped; `reason`: why it failed or was skipped."""
 
     id: str
@@ -42,9 +44,6 @@ class StepResult:
     seconds: float
     reason: str = ""
     findings: Tuple[Dict[str, Any], ...] = ()
-
-    def to_dict(self) -> Dict[str, Any]:
-        return {**vars(self), "findings": list(self.findings)}
 
 
 def state_of(findings: List[Dict[str, Any]]) -> str:

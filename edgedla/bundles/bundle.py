@@ -8,13 +8,14 @@ import tarfile
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Dict, Iterator, Optional, Tuple, Union
+from typing import Iterator, Optional, Tuple, Union
 
 from edgedla.arguments import typed
 from edgedla.bundles.contents import Contents, contents_of
 from edgedla.errors import EnvironmentMissing, UsageError
 from edgedla.io.files import write_atomic
 from edgedla.io.publishing import publication
+from edgedla.text.fields import Fields
 
 #: The oldest time a zip can state. A fixed time makes equal bundles equal byte for byte.
 _EPOCH = (1980, 1, 1, 0, 0, 0)
@@ -25,7 +26,7 @@ OTHER_ARCHIVES = (".zip", ".gz", ".xz", ".bz2", ".zst", ".7z", ".whl", ".deb")
 
 
 @dataclass(frozen=True)
-class Bundle:
+class Bundle(Fields):
     """A written bundle.
 
     Attributes:
@@ -45,10 +46,6 @@ class Bundle:
     simulated: bool
     private: bool
     lacking: Tuple[str, ...] = ()
-
-    def to_dict(self) -> Dict[str, Any]:
-        lists = {name: list(getattr(self, name)) for name in ("needs", "targets", "lacking")}
-        return {**vars(self), "path": str(self.path), **lists}
 
 
 @typed

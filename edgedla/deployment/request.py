@@ -10,6 +10,7 @@ from edgedla.arguments import require_field_types
 from edgedla.errors import UsageError
 from edgedla.preprocess.settings import PreprocessSettings
 from edgedla.regions.values import ROUGH_ERROR
+from edgedla.text.fields import as_json
 from edgedla.vocabulary import BACKENDS, one_of, require_map
 
 #: Level -> the changes it may make. Each level includes those below it.
@@ -132,8 +133,4 @@ class DeployRequest:
     def to_dict(self) -> Dict[str, Any]:
         """The request as the document states it; of paths only the last name."""
         names = "level objective place devices max_latency_us metric decode max_drop approximate shapes batch power_mode".split()
-        document = {**self.platform, **{name: getattr(self, name) for name in names}}
-        document["shapes"] = {name: list(dims) for name, dims in (self.shapes or {}).items()}
-        if self.devices is not None and not isinstance(self.devices, str):
-            document["devices"] = list(self.devices)
-        return document
+        return {**self.platform, **{name: as_json(getattr(self, name)) for name in names}, "shapes": as_json(self.shapes or {})}

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Callable, List, Mapping, Optional, Tuple
 
 from edgedla.arguments import Progress
 from edgedla.deployment.budget import Budget, BudgetSpent
@@ -17,6 +17,7 @@ from edgedla.errors import BuildError, DataError, EnvironmentMissing, ModelError
 from edgedla.io.files import sha256_of
 from edgedla.regions.float16_model import AS_FP16
 from edgedla.targets import platform_for
+from edgedla.text.fields import Fields
 
 #: Newest opset that all releases read correctly: parsers before TensorRT 10 read reductions of opset 18 wrongly.
 SAFE_OPSET = 17
@@ -25,7 +26,7 @@ _MAY_FAIL = (BudgetSpent, EnvironmentMissing, BuildError, DataError, RunError, U
 
 
 @dataclass(frozen=True)
-class Trial:
+class Trial(Fields):
     """One step that was tried.
 
     Attributes:
@@ -44,9 +45,6 @@ class Trial:
     after: Optional[float] = None
     drop: Optional[float] = None
     commands: Tuple[str, ...] = ()
-
-    def to_dict(self) -> Dict[str, Any]:
-        return {**asdict(self), "commands": list(self.commands)}
 
 
 class Search:

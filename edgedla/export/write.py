@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, Union
+from typing import Callable, List, Mapping, Optional, Tuple, Union
 
 from edgedla.errors import UsageError
 from edgedla.export import deepstream, ort, savant, triton
@@ -12,6 +12,7 @@ from edgedla.export.handover import Export, ExportRequest, Files, Handover, hand
 from edgedla.io.files import below
 from edgedla.io.publishing import publication
 from edgedla.io.sealed import is_plain_file
+from edgedla.text.fields import Fields
 from edgedla.vocabulary import one_of
 
 #: To add a runtime: its file, and its row here.
@@ -28,7 +29,7 @@ _WRITTEN = "Written by edgedla;"
 
 
 @dataclass(frozen=True)
-class Exported:
+class Exported(Fields):
     """The result: written files, missing files with how to get them, and settings that could not be expressed."""
 
     runtime: str
@@ -36,10 +37,6 @@ class Exported:
     files: Tuple[str, ...]
     missing: Mapping[str, str]
     not_expressed: Tuple[str, ...]
-
-    def to_dict(self) -> Dict[str, Any]:
-        lists = {"files": list(self.files), "not_expressed": list(self.not_expressed)}
-        return {**vars(self), **lists, "missing": dict(self.missing)}
 
 
 def export(runtime: str, source: Union[str, Path], out: Union[str, Path], request: Optional[ExportRequest] = None) -> Exported:

@@ -12,6 +12,7 @@ from edgedla.graph.layer_graph import LayerGraph
 from edgedla.rules import load_rules
 from edgedla.rules.verdict import Effect, Finding
 from edgedla.targets.platform import Platform
+from edgedla.text.fields import Fields
 
 DLA, GPU = "DLA", "GPU"
 #: Element type of an input or output, by the precision of its layers.
@@ -30,7 +31,7 @@ _DLA_FORMATS = frozenset({TensorFormat.DLA_HWC4, TensorFormat.DLA_LINEAR})
 
 
 @dataclass(frozen=True)
-class FormatOption:
+class FormatOption(Fields):
     """One format at one border tensor.
 
     Attributes:
@@ -50,41 +51,25 @@ class FormatOption:
     layout: Optional[Layout] = None
 
     def to_dict(self) -> Dict[str, Any]:
-        return {
-            **self.io.to_dict(),
-            "trtexec": self.io.trtexec(),
-            "legal": self.legal,
-            "reformat": self.reformat,
-            "why": self.why,
-            "findings": [f.to_dict() for f in self.findings],
-            "layout": self.layout.to_dict() if self.layout else None,
-        }
+        document = super().to_dict()
+        return {**document.pop("io"), "trtexec": self.io.trtexec(), **document}
 
 
 @dataclass(frozen=True)
-class IoChoice:
+class IoChoice(Fields):
     """A network input or output with all its options.
 
     Attributes:
         devices: devices of the layers that read the input or write (and read) the output: DLA, GPU or both.
-        options: best first.
         chosen: the first legal option without a reformat, else the first legal one; None if none is legal.
+        options: best first.
     """
 
     name: str
     is_input: bool
     devices: Tuple[str, ...]
-    options: Tuple[FormatOption, ...]
     chosen: Optional[FormatOption]
-
-    def to_dict(self) -> Dict[str, Any]:
-        return {
-            "name": self.name,
-            "is_input": self.is_input,
-            "devices": list(self.devices),
-            "chosen": self.chosen.to_dict() if self.chosen else None,
-            "options": [o.to_dict() for o in self.options],
-        }
+    options: Tuple[FormatOption, ...]
 
 
 def choose_io(
@@ -126,7 +111,7 @@ def choose_io(
             options = _options(graph, name, is_input, devices, platform, compute, mode)
             legal = [o for o in options if o.legal]
             best = next((o for o in legal if o.reformat is False), legal[0] if legal else None)
-            chosen.append(IoChoice(name, is_input, devices, options, best))
+            chosen.append(IoChoice(name, is_input, devices, best, options))
     return tuple(chosen)
 
 

@@ -7,6 +7,7 @@ from enum import Enum
 from typing import Dict, Sequence, Tuple
 
 from edgedla.errors import UsageError
+from edgedla.text.fields import Fields
 
 #: trtexec's type prefix by TensorRT's DataType name.
 TYPE_PREFIX: Dict[str, str] = {
@@ -81,7 +82,7 @@ _TYPE_BY_PREFIX = {prefix: name for name, prefix in TYPE_PREFIX.items()}
 
 
 @dataclass(frozen=True)
-class IoFormat:
+class IoFormat(Fields):
     """A format with its element type (TensorRT's DataType name)."""
 
     format: TensorFormat
@@ -94,9 +95,6 @@ class IoFormat:
         """The spelling of --inputIOFormats and --outputIOFormats: `int8:dla_hwc4`, from 11.0 on `dla_hwc4`."""
         word = self.format.spelling
         return word if tuple(trt) >= NO_TYPE_PREFIX_FROM else f"{TYPE_PREFIX.get(self.dtype, self.dtype)}:{word}"
-
-    def to_dict(self) -> Dict[str, str]:
-        return {"format": str(self.format), "dtype": self.dtype}
 
 
 def parse_format(text: str) -> TensorFormat:

@@ -7,6 +7,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from edgedla.errors import DocumentError
 from edgedla.records.real_placement import DLA, GPU, Real
+from edgedla.text.fields import Fields
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,7 @@ class Predicted:
 
 
 @dataclass(frozen=True)
-class LayerDifference:
+class LayerDifference(Fields):
     """One layer where prediction and TensorRT differ.
 
     Attributes:
@@ -37,9 +38,6 @@ class LayerDifference:
     real: str
     predicted_reason: str = ""
     real_reason: str = ""
-
-    def to_dict(self) -> Dict[str, str]:
-        return dict(vars(self))
 
 
 @dataclass(frozen=True)

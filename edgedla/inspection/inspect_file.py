@@ -36,6 +36,7 @@ from edgedla.records.loadable import LoadableFile, read_loadable
 from edgedla.records.plan_header import plan_header
 from edgedla.regions.report import CheckReport
 from edgedla.targets import platform_for
+from edgedla.text.fields import Fields
 
 _ENGINE_HINT = (
     "a TensorRT engine is not opened here: deserialising it runs code of whoever built it. On a device where you trust "
@@ -83,7 +84,7 @@ class Inspection:
 
 
 @dataclass(frozen=True)
-class Difference:
+class Difference(Fields):
     """A row that differs; "" for a row that a file lacks (`only` says which file has it)."""
 
     section: str
@@ -91,9 +92,6 @@ class Difference:
     first: str
     second: str
     only: str = ""
-
-    def to_dict(self) -> Dict[str, str]:
-        return dict(vars(self))
 
 
 @dataclass(frozen=True)

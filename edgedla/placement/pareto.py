@@ -16,6 +16,7 @@ from edgedla.placement.problem.model import import_notes
 from edgedla.placement.problem.read_models import ModelSource
 from edgedla.placement.request import PlacementRequest
 from edgedla.placement.result.placement import Placement
+from edgedla.text.fields import Fields
 from edgedla.text.printable import json_text
 
 #: Pairs with a front: for each bound on the latency of every model's frame, the second objective is optimised.
@@ -60,7 +61,7 @@ class ParetoPoint:
 
 
 @dataclass(frozen=True)
-class ParetoFront:
+class ParetoFront(Fields):
     """A Pareto front: points in order of rising latency. All figures are predicted.
 
     Attributes:
@@ -97,17 +98,7 @@ class ParetoFront:
         return "not shown to be complete in the time limit: there may be more points"
 
     def to_dict(self) -> Dict[str, Any]:
-        return {
-            **header("edgedla.pareto"),
-            "objectives": list(self.objectives),
-            "platform": dict(self.platform),
-            "precision": self.precision,
-            "models": list(self.models),
-            "points": [p.to_dict() for p in self.points],
-            "complete": self.complete,
-            "resolution": self.resolution,
-            "notes": list(self.notes),
-        }
+        return {**header("edgedla.pareto"), **super().to_dict()}
 
     def to_json(self) -> str:
         return json_text(self.to_dict())

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from typing import Any, Dict, Mapping, Optional, Tuple
+from typing import Any, Mapping, Optional, Tuple
 
 from edgedla.arguments import require_field_types
 from edgedla.errors import DocumentError, UsageError
 from edgedla.importers.model_file.embedded_preprocess import EmbeddedPreprocess
 from edgedla.preprocess.geometry import FITS
+from edgedla.text.fields import Fields
 from edgedla.vocabulary import one_of
 
 COLOURS = ("rgb", "bgr")
@@ -16,7 +17,7 @@ Three = Tuple[float, float, float]
 
 
 @dataclass(frozen=True)
-class PreprocessSettings:
+class PreprocessSettings(Fields):
     """A pixel p of channel c becomes (p - mean[c]) / std[c].
 
     Attributes:
@@ -39,9 +40,6 @@ class PreprocessSettings:
             raise UsageError(f"pad is {self.pad}", allowed="0 to 255")
         if len(self.mean) != 3 or len(self.std) != 3 or any(s == 0 for s in self.std):
             raise UsageError(f"mean {self.mean}, std {self.std}", allowed="three numbers each, std without a 0")
-
-    def to_dict(self) -> Dict[str, Any]:
-        return {"fit": self.fit, "colour": self.colour, "pad": self.pad, "mean": list(self.mean), "std": list(self.std)}
 
     def __str__(self) -> str:
         numbers = " ".join(f"{v:g}" for v in self.mean), " ".join(f"{v:g}" for v in self.std)

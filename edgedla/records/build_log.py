@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from typing import Any, Dict, Optional, Tuple
 
 from edgedla.records.foreign_node import ForeignNode
+from edgedla.text.fields import Fields, as_json
 
 #: Layers whose refusal costs nothing with fallback: they are folded into weights at build time.
 FOLDED_TYPES = frozenset({"CONSTANT"})
 
 
 @dataclass(frozen=True)
-class Refusal:
+class Refusal(Fields):
     """A layer that TensorRT moved to the GPU, or failed on.
 
     Attributes:
@@ -30,9 +31,6 @@ class Refusal:
     notes: Tuple[str, ...] = ()
     line: int = 0
 
-    def to_dict(self) -> Dict[str, Any]:
-        return {**vars(self), "notes": list(self.notes)}
-
 
 @dataclass(frozen=True)
 class Cut:
@@ -47,28 +45,22 @@ class Cut:
 
 
 @dataclass(frozen=True)
-class Pools:
+class Pools(Fields):
     """DLA memory in MiB, as logged."""
 
     sram_mib: float
     local_dram_mib: float
     global_dram_mib: float
 
-    def to_dict(self) -> Dict[str, float]:
-        return {"sram_mib": self.sram_mib, "local_dram_mib": self.local_dram_mib, "global_dram_mib": self.global_dram_mib}
-
 
 @dataclass(frozen=True)
-class LoggedLayer:
+class LoggedLayer(Fields):
     """A layer in one of the log's lists. `precision` and `detail` only if the list has them."""
 
     name: str
     type: str = ""
     precision: str = ""
     detail: str = ""
-
-    def to_dict(self) -> Dict[str, str]:
-        return {"name": self.name, "type": self.type, "precision": self.precision, "detail": self.detail}
 
 
 @dataclass(frozen=True)
@@ -80,15 +72,11 @@ class Loadable:
     memory: Optional[Pools] = None
 
     def to_dict(self) -> Dict[str, Any]:
-        return {
-            **self.node.to_dict(),
-            "layers": [layer.to_dict() for layer in self.layers],
-            "memory": self.memory.to_dict() if self.memory else None,
-        }
+        return {**self.node.to_dict(), "layers": as_json(self.layers), "memory": as_json(self.memory)}
 
 
 @dataclass(frozen=True)
-class Reformat:
+class Reformat(Fields):
     """A copy that changes the format; source and target in the log's notation, for example Int8(50176,1:4,224,1)."""
 
     name: str
@@ -96,31 +84,18 @@ class Reformat:
     source: str
     target: str
 
-    def to_dict(self) -> Dict[str, str]:
-        return {"name": self.name, "tensor": self.tensor, "source": self.source, "target": self.target}
-
 
 @dataclass(frozen=True)
-class LogError:
+class LogError(Fields):
     """An error line; `code` is TensorRT's error code if the text has one."""
 
     text: str
     code: Optional[int] = None
     line: int = 0
 
-    def to_dict(self) -> Dict[str, Any]:
-        return {"text": self.text, "code": self.code, "line": self.line}
-
-
-def _plain(value: Any) -> Any:
-    """The value as JSON holds it."""
-    if isinstance(value, tuple):
-        return [_plain(item) for item in value]
-    return value.to_dict() if hasattr(value, "to_dict") else value
-
 
 @dataclass(frozen=True)
-class BuildLog:
+class BuildLog(Fields):
     """One build.
 
     Attributes:
@@ -194,5 +169,4 @@ class BuildLog:
         return bool(self.dla_layers) and all(layer.name.startswith("{") for layer in self.dla_layers)
 
     def to_dict(self) -> Dict[str, Any]:
-        values = {name: _plain(value) for name, value in vars(self).items()}
-        return {"kind": "build-log", **values, "lists_are_final": self.lists_are_final}
+        return {"kind": "build-log", **super().to_dict(), "lists_are_final": self.lists_are_final}

@@ -12,6 +12,7 @@ from edgedla.io.documents import described
 from edgedla.io.files import read_plain
 from edgedla.records.foreign_node import ForeignNode, names_in, parse_foreign_node
 from edgedla.records.json_text import parse_json
+from edgedla.text.fields import Fields
 
 #: Larger JSON files are not inspector output; the largest known one has some 30 MB.
 MAX_FILE_BYTES = 512 * 1024 * 1024
@@ -51,7 +52,7 @@ _DTYPE_WORDS: Tuple[Tuple[str, str], ...] = (
 
 
 @dataclass(frozen=True)
-class EngineTensor:
+class EngineTensor(Fields):
     """A tensor of the engine. `format` and `dtype` are TensorRT's names, "" if the text could not be read."""
 
     name: str
@@ -60,12 +61,9 @@ class EngineTensor:
     dtype: str = ""
     text: str = ""
 
-    def to_dict(self) -> Dict[str, Any]:
-        return {**vars(self), "dims": list(self.dims)}
-
 
 @dataclass(frozen=True)
-class EngineLayer:
+class EngineLayer(Fields):
     """A layer of the engine.
 
     Attributes:
@@ -91,17 +89,7 @@ class EngineLayer:
         return self.type == "Reformat" or (not self.type and self.name.startswith("Reformatting CopyNode"))
 
     def to_dict(self) -> Dict[str, Any]:
-        return {
-            "name": self.name,
-            "type": self.type,
-            "device": self.device,
-            "reformat": self.is_reformat,
-            "inputs": [t.to_dict() for t in self.inputs],
-            "outputs": [t.to_dict() for t in self.outputs],
-            "node": self.node.to_dict() if self.node else None,
-            "network_layers": list(self.network_layers),
-            "onnx_nodes": list(self.onnx_nodes),
-        }
+        return {**super().to_dict(), "reformat": self.is_reformat}
 
 
 @dataclass(frozen=True)

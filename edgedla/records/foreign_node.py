@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Dict, Optional, Tuple
+from typing import Optional, Tuple
+
+from edgedla.text.fields import Fields
 
 _OPEN = "{ForeignNode["
 
 
 @dataclass(frozen=True)
-class ForeignNode:
+class ForeignNode(Fields):
     """A DLA node, from its name.
 
     Attributes:
@@ -23,9 +25,6 @@ class ForeignNode:
     first: str
     last: str
     members: Optional[Tuple[str, ...]] = None
-
-    def to_dict(self) -> Dict[str, Any]:
-        return {**vars(self), "members": None if self.members is None else list(self.members)}
 
 
 def parse_foreign_node(name: str) -> Optional[ForeignNode]:

@@ -8,12 +8,13 @@ known, so every read is checked, and deviations are reported.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Dict, List, Optional, Tuple, Union
 
 from edgedla.errors import DocumentError
 from edgedla.io.files import read_plain
 from edgedla.records.flatbuffer import Table, open_buffer
+from edgedla.text.fields import Fields
 
 KNOWN_VERSION = (0, 7, 0)
 MAX_FILE_BYTES = 2 * 1024 * 1024 * 1024
@@ -127,7 +128,7 @@ class Submit:
 
 
 @dataclass(frozen=True)
-class LoadableFile:
+class LoadableFile(Fields):
     """A loadable. `notes`: inconsistencies, and parts newer than the known schema."""
 
     version: Tuple[int, ...]
@@ -152,18 +153,7 @@ class LoadableFile:
         return sum(m.size_bytes for m in self.memory if m.domain == domain)
 
     def to_dict(self) -> Dict[str, Any]:
-        document: Dict[str, Any] = {"kind": "nvdla-loadable"}
-        for f in fields(self):
-            value = getattr(self, f.name)
-            if value and isinstance(value, tuple) and hasattr(value[0], "__dataclass_fields__"):
-                value = [_plain(v) for v in value]
-            document[f.name] = list(value) if isinstance(value, tuple) else value
-        return document
-
-
-def _plain(value: Any) -> Dict[str, Any]:
-    plain = {f.name: getattr(value, f.name) for f in fields(value)}
-    return {k: list(v) if isinstance(v, tuple) else v for k, v in plain.items()}
+        return {"kind": "nvdla-loadable", **super().to_dict()}
 
 
 def read_loadable(source: Union[str, os.PathLike[str], bytes]) -> LoadableFile:

@@ -21,6 +21,7 @@ from edgedla.regions.values import (
 )
 from edgedla.rules.verdict import Finding, Support, Verdict
 from edgedla.targets.platform import Platform
+from edgedla.text.fields import Fields
 from edgedla.text.shown import Report
 
 
@@ -31,7 +32,7 @@ class PredictedCosts(Protocol):
 
 
 @dataclass(frozen=True)
-class LayerReport:
+class LayerReport(Fields):
     """One live TensorRT layer: its verdict, where it ends, and why. See LayerPrediction.
 
     `predecessors` are the indices of the live layers that feed it. `source` is where in the user's code it comes from,
@@ -55,14 +56,9 @@ class LayerReport:
     source: Optional[SourceLocation] = None
 
     def to_dict(self) -> Dict[str, Any]:
-        values: Dict[str, Any] = {**vars(self), "root_cause": self.cause.is_root}
-        values.update((name, str(values[name])) for name in ("support", "placed", "cause"))
-        values.update((name, list(values[name])) for name in ("onnx_nodes", "because_of", "predecessors"))
-        values["findings"] = [f.to_dict() for f in self.findings]
+        values = {**super().to_dict(), "root_cause": self.cause.is_root}
         if self.source is None:
             del values["source"]
-        else:
-            values["source"] = self.source.to_dict()
         return values
 
 
@@ -71,7 +67,7 @@ NodeReport = NodePrediction
 
 
 @dataclass(frozen=True)
-class RegionReport:
+class RegionReport(Fields):
     """One candidate subgraph, kept or dropped by the cap. `name`: TensorRT's name for it.
 
     `weight_bytes` and `internal_bytes` (tensors that are neither its inputs nor its outputs) are at the chosen
@@ -91,16 +87,6 @@ class RegionReport:
     weight_bytes: int = 0
     internal_bytes: int = 0
     findings: Tuple[Finding, ...] = ()
-
-    def to_dict(self) -> Dict[str, Any]:
-        return {
-            **vars(self),
-            "layers": list(self.layers),
-            "inputs": list(self.inputs),
-            "outputs": list(self.outputs),
-            "cuts": [c.to_dict() for c in self.cuts],
-            "findings": [f.to_dict() for f in self.findings],
-        }
 
 
 @dataclass(frozen=True)
@@ -137,7 +123,7 @@ class Totals:
 
 
 @dataclass(frozen=True)
-class StrictResult:
+class StrictResult(Fields):
     """Whether a build without GPU fallback would succeed.
 
     Attributes:
@@ -163,15 +149,6 @@ class StrictResult:
         """The messages that none of `findings` says with its rule."""
         said = {finding.message for finding in self.findings}
         return tuple(message for message in self.messages if message not in said)
-
-    def to_dict(self) -> Dict[str, Any]:
-        return {
-            **vars(self),
-            "offenders": list(self.offenders),
-            "messages": list(self.messages),
-            "findings": [f.to_dict() for f in self.findings],
-            "unknowns": list(self.unknowns),
-        }
 
 
 @dataclass(frozen=True, repr=False)

@@ -8,6 +8,7 @@ from enum import Enum
 from typing import Any, Dict, FrozenSet, NamedTuple, Optional, Tuple
 
 from edgedla.rules.verdict import Support
+from edgedla.text.fields import Fields, as_json
 
 
 class Placed(str, Enum):
@@ -134,15 +135,7 @@ class NodePrediction(NamedTuple):
     reason: str
 
     def to_dict(self) -> Dict[str, Any]:
-        return {
-            "name": self.name,
-            "op": self.op,
-            "support": self.support.value,
-            "placed": self.placed.value,
-            "layers": list(self.layers),
-            "cause": self.cause.value,
-            "reason": self.reason,
-        }
+        return {name: as_json(value) for name, value in self._asdict().items()}
 
 
 class Transition(NamedTuple):
@@ -165,7 +158,7 @@ class Transition(NamedTuple):
 
 
 @dataclass(frozen=True)
-class RankedChange:
+class RankedChange(Fields):
     """One entry of "change these layers first": one change of the model, on top of the entries before it.
 
     All figures assume that exactly these layers run on the DLA (or are removed, if the remedy removes them), and nothing
@@ -203,13 +196,7 @@ class RankedChange:
     latency_us: Optional[float] = None
 
     def to_dict(self) -> Dict[str, Any]:
-        return {
-            **vars(self),
-            "layers": list(self.layers),
-            "cause": str(self.cause),
-            "fixes": list(self.fixes),
-            "latency_us": None if self.latency_us is None else round(self.latency_us, 1),
-        }
+        return {**super().to_dict(), "latency_us": None if self.latency_us is None else round(self.latency_us, 1)}
 
 
 class SlowerChanges(NamedTuple):

@@ -15,10 +15,11 @@ from edgedla.remote.holder import holder_from
 from edgedla.remote.inventory import BoardEntry
 from edgedla.remote.job import Request, Terminal, other_parts, run_on
 from edgedla.targets import module_for
+from edgedla.text.fields import Fields
 
 
 @dataclass(frozen=True)
-class BoardState:
+class BoardState(Fields):
     """What a board reports of itself; texts come from the board and are made printable.
 
     Attributes:
@@ -41,12 +42,9 @@ class BoardState:
     clock_off_s: float = 0.0
     differs: Tuple[str, ...] = ()
 
-    def to_dict(self) -> Dict[str, Any]:
-        return dict(vars(self))
-
 
 @dataclass(frozen=True)
-class BoardJob:
+class BoardJob(Fields):
     """One job. `state`: starting, running, ended or lost; `rc`: exit code of an ended job; `started`: on our clock."""
 
     id: str
@@ -56,9 +54,6 @@ class BoardJob:
     state: str
     rc: Optional[int]
     started: float
-
-    def to_dict(self) -> Dict[str, Any]:
-        return dict(vars(self))
 
 
 def state_of(board: BoardEntry) -> BoardState:

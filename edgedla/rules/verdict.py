@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Dict, Mapping, Tuple
 
+from edgedla.text.fields import Fields
 from edgedla.text.pages import page_of
 
 
@@ -33,7 +34,7 @@ class Effect(str, Enum):
 
 
 @dataclass(frozen=True)
-class Finding:
+class Finding(Fields):
     """One rule that a layer does not meet.
 
     Attributes:
@@ -61,17 +62,7 @@ class Finding:
         return Finding(self.rule, self.rule_name, layer, self.effect, self.message, self.facts, self.sources, self.fixes)
 
     def to_dict(self) -> Dict[str, Any]:
-        return {
-            "rule": self.rule,
-            "rule_name": self.rule_name,
-            "layer": self.layer,
-            "effect": str(self.effect),
-            "message": self.message,
-            "facts": dict(self.facts),
-            "sources": list(self.sources),
-            "fixes": list(self.fixes),
-            "page": page_of("rule", self.rule),
-        }
+        return {**super().to_dict(), "page": page_of("rule", self.rule)}
 
 
 @dataclass(frozen=True)

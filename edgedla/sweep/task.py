@@ -12,6 +12,7 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Seque
 from edgedla.errors import ModelError
 from edgedla.identity import identity
 from edgedla.io.files import sha256_of
+from edgedla.text.fields import Fields
 
 #: Raised when a row changes its meaning, so that earlier rows are not reused.
 ROW_VERSION = 4
@@ -42,7 +43,7 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Task:
+class Task(Fields):
     """The task of one row: a model on a platform at a precision.
 
     Attributes:
@@ -74,9 +75,6 @@ class Task:
         del parts["settings"]["profile"]
         text = json.dumps([ROW_VERSION, parts], sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode("utf-8")).hexdigest()
-
-    def to_dict(self) -> Dict[str, Any]:
-        return asdict(self)
 
     @staticmethod
     def from_dict(document: Mapping[str, Any]) -> Task:

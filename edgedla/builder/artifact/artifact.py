@@ -12,6 +12,7 @@ from edgedla.errors import DocumentError
 from edgedla.importers.model_file.changed_outputs import ChangedOutput
 from edgedla.io.documents import header
 from edgedla.io.files import sha256_of_bytes
+from edgedla.text.fields import Fields
 
 #: `Artifact.kind` of a file that holds a TensorRT engine and no manifest; such a one is run and never saved.
 BARE_ENGINE = "engine"
@@ -23,7 +24,7 @@ STAGE_NAME = re.compile(r"^stage[0-9]{1,4}-[0-9a-f]{12}\Z")
 
 
 @dataclass(frozen=True)
-class Binding:
+class Binding(Fields):
     """One input or output of the built network, as its buffer lies in memory.
 
     Attributes:
@@ -45,12 +46,9 @@ class Binding:
     strides_bytes: Mapping[str, int] = field(default_factory=dict)
     scale: Optional[float] = None
 
-    def to_dict(self) -> Dict[str, Any]:
-        return {**vars(self), "shape_nchw": list(self.shape_nchw), "strides_bytes": dict(self.strides_bytes)}
-
 
 @dataclass(frozen=True)
-class ArtifactFile:
+class ArtifactFile(Fields):
     """One file: `role` is engine, loadable, host_model, plan, log, layers, drift, timing_cache, calibration, quantization
     or decoder (an ONNX model from the outputs to those that `fix` cut off)."""
 
@@ -58,9 +56,6 @@ class ArtifactFile:
     path: str
     sha256: str
     size_bytes: int
-
-    def to_dict(self) -> Dict[str, Any]:
-        return {"role": self.role, "path": self.path, "sha256": self.sha256, "size_bytes": self.size_bytes}
 
 
 @dataclass(frozen=True)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field, fields
-from typing import Any, Dict, Mapping, Optional, Tuple, Union
+from dataclasses import dataclass, field
+from typing import Any, Dict, Mapping, Optional, Tuple
 
 from edgedla.errors import DocumentError
 from edgedla.io.documents import header, require
+from edgedla.text.fields import Fields
 from edgedla.vocabulary import GPU, PRECISIONS
 
 
@@ -88,7 +89,7 @@ class Calibration:
 
 
 @dataclass(frozen=True)
-class BuildPlan:
+class BuildPlan(Fields):
     """What to build, for which platform, and how. Pure data: equal plans give equal calls of TensorRT.
 
     Attributes:
@@ -154,41 +155,17 @@ class BuildPlan:
         return tuple(io for io in self.io if not io.is_input)
 
     def to_dict(self) -> Dict[str, Any]:
-        document: Dict[str, Any] = header("edgedla.plan")
-        for f in fields(self):
-            value = getattr(self, f.name)
-            if f.name in ("layers", "io"):
-                document[f.name] = [_plain(v) for v in value]
-            elif f.name in ("pools", "calibration"):
-                document[f.name] = _plain(value)
-            elif f.name == "regions":
-                document[f.name] = [list(r) for r in value]
-            elif f.name in ("model", "platform"):
-                document[f.name] = dict(value)
-            elif f.name == "numerics":
-                # Written only if it departs from the default, so that other plans keep their text.
-                document.update({f.name: dict(value)} if value else {})
-            else:
-                document[f.name] = list(value) if isinstance(value, tuple) else value
+        document = {**header("edgedla.plan"), **super().to_dict()}
+        # Written only where they depart from the default, so that other plans keep their text.
+        if not self.numerics:
+            del document["numerics"]
+        for layer in document["layers"]:
+            if not layer["folded"]:
+                del layer["folded"]
         return document
 
     def to_json(self) -> str:
         return json.dumps(self.to_dict(), indent=1, sort_keys=True) + "\n"
-
-
-def _plain(value: Union[LayerPlan, IoPlan, Pools, Calibration]) -> Dict[str, Any]:
-    entry: Dict[str, Any] = {}
-    for f in fields(value):
-        item = getattr(value, f.name)
-        if f.name == "folded" and not item:
-            # Written only if true, so that plans without it keep their text.
-            continue
-        if isinstance(item, tuple):
-            item = list(item)
-        elif isinstance(item, Mapping):
-            item = dict(sorted(item.items()))
-        entry[f.name] = item
-    return entry
 
 
 def plan_from_dict(document: Mapping[str, Any], where: str = "plan") -> BuildPlan:

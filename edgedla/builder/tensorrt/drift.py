@@ -7,6 +7,7 @@ from typing import Any, Dict, Mapping, NamedTuple, Optional, Tuple
 
 from edgedla.builder.plan.plan import BuildPlan
 from edgedla.io.documents import header
+from edgedla.text.fields import as_json
 from edgedla.vocabulary import GPU
 
 #: Layer name -> (LayerType name, can_run_on_DLA) of each layer of that name in the parsed network.
@@ -67,10 +68,7 @@ class Drift:
             "jetpack": plan.platform.get("jetpack"),
             "precision": plan.precision,
             "asked": self.asked,
-            "layers": [
-                {"layer": d.layer, "type": d.type, "planned": d.planned, "rules": d.rules, "tensorrt": d.tensorrt}
-                for d in self.differences
-            ],
+            "layers": as_json(self.differences),
             "missing": list(self.missing),
             "unplanned": list(self.unplanned),
             "duplicated": list(self.duplicated),

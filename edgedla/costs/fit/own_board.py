@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from edgedla.costs.profile import Correction, Profile
 from edgedla.errors import DocumentError
 from edgedla.graph import LayerGraph
 from edgedla.targets import platform_for
+from edgedla.text.fields import Fields
 from edgedla.vocabulary import DEVICE_KINDS
 
 #: Fewer measured operators are not enough to correct the others.
@@ -36,7 +37,7 @@ class Point:
 
 
 @dataclass(frozen=True)
-class EngineFit:
+class EngineFit(Fields):
     """One engine at one precision. Errors are the mean of |predicted / measured - 1| over operators.
 
     Attributes:
@@ -52,9 +53,6 @@ class EngineFit:
     after: Optional[float]
     left_out: Optional[float]
     correction: Optional[Correction]
-
-    def to_dict(self) -> Dict[str, Any]:
-        return {**vars(self), "correction": self.correction.to_dict() if self.correction else None}
 
 
 @dataclass(frozen=True)

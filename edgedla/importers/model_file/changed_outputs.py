@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
 
 from edgedla.errors import ModelError
+from edgedla.text.fields import Fields
 
 #: Key of the model's metadata.
 METADATA = "edgedla.outputs"
 
 
 @dataclass(frozen=True)
-class ChangedOutput:
+class ChangedOutput(Fields):
     """An output of the model before `fix` changed it.
 
     Attributes:
@@ -28,9 +29,6 @@ class ChangedOutput:
     shape: Tuple[int, ...]
     sources: Tuple[str, ...]
     decoder: bool = False
-
-    def to_dict(self) -> Dict[str, Any]:
-        return {"name": self.name, "shape": list(self.shape), "sources": list(self.sources), "decoder": self.decoder}
 
     @classmethod
     def of(cls, entry: Mapping[str, Any]) -> ChangedOutput:

@@ -8,6 +8,7 @@ from typing import Any, Dict, Mapping, Tuple
 from edgedla.costs.cost import Cost, total, weakest
 from edgedla.io.documents import header
 from edgedla.placement.prediction.breakdown import Breakdown
+from edgedla.text.fields import Fields
 from edgedla.text.printable import json_text
 from edgedla.text.shown import Report
 
@@ -39,16 +40,13 @@ class LoadableMemory:
 
 
 @dataclass(frozen=True)
-class PredictedLoadable:
+class PredictedLoadable(Fields):
     """One DLA loadable: its layers (indices in the graph), its time alone with submit and wait, its memory."""
 
     core: str
     layers: Tuple[int, ...]
     cost: Cost
     memory: LoadableMemory
-
-    def to_dict(self) -> Dict[str, Any]:
-        return {"core": self.core, "layers": list(self.layers), "cost": self.cost.to_dict(), "memory": self.memory.to_dict()}
 
 
 @dataclass(frozen=True)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Dict, List, Sequence, Tuple
 
 from edgedla.costs.cost import device_kind
 from edgedla.placement.problem.evaluate import Region
 from edgedla.placement.problem.grouping import is_acyclic
 from edgedla.placement.problem.problem import Problem
+from edgedla.text.fields import Fields
 from edgedla.vocabulary import DEVICES, GPU
 
 #: Rule -> what it demands, in the order of the checks.
@@ -30,7 +31,7 @@ RULES: Dict[str, str] = {
 
 
 @dataclass(frozen=True)
-class Violation:
+class Violation(Fields):
     """One broken constraint.
 
     Attributes:
@@ -42,9 +43,6 @@ class Violation:
     rule: str
     message: str
     items: Tuple[int, ...] = ()
-
-    def to_dict(self) -> Dict[str, Any]:
-        return {"rule": self.rule, "message": self.message, "items": list(self.items)}
 
 
 def validate(problem: Problem, assignment: Sequence[str], regions: Sequence[Region]) -> Tuple[Violation, ...]:

@@ -7,6 +7,7 @@ from typing import Any, Dict, Mapping, Optional, Tuple, Union
 
 from edgedla.costs.cost import Cost
 from edgedla.io.documents import header
+from edgedla.text.fields import as_json
 from edgedla.text.printable import json_text, rounded
 from edgedla.text.shown import Report
 
@@ -283,21 +284,14 @@ def _model(model: PlacedModel) -> Dict[str, Any]:
         "inputs": {name: list(dims) for name, dims in model.inputs.items()},
         "latency": model.latency.to_dict(),
         "layers": [{**vars(x), "costs": {k: c.to_dict() for k, c in sorted(x.costs.items())}} for x in model.layers],
-        "regions": [
-            {"id": r.id, "device": r.device, "layers": list(r.layers), "size": r.size, "cost": r.cost.to_dict()}
-            for r in model.regions
-        ],
+        "regions": as_json(model.regions),
         "transitions": [
             {"tensor": t.tensor, "from": t.source, "to": t.target, "size_bytes": t.size_bytes, "cost": t.cost.to_dict()}
             for t in model.transitions
         ],
-        **({} if model.call is None else {"call": _device_cost(model.call)}),
-        **({"torn": [_device_cost(x) for x in model.torn]} if model.torn else {}),
+        **({} if model.call is None else {"call": as_json(model.call)}),
+        **({"torn": as_json(model.torn)} if model.torn else {}),
     }
-
-
-def _device_cost(entry: DeviceCost) -> Dict[str, Any]:
-    return {"device": entry.device, "cost": entry.cost.to_dict()}
 
 
 def _figures(figures: Figures) -> Dict[str, Any]:

@@ -19,19 +19,17 @@ from edgedla.runtime.sources.cameras import cameras
 from edgedla.targets.board import Board, this_board
 from edgedla.targets.device_files import core_folder
 from edgedla.targets.jetson import root
+from edgedla.text.fields import Fields
 
 
 @dataclass(frozen=True)
-class Check:
+class Check(Fields):
     """One finding. `state`: ok, warn (something will be worse), fail (something will not work) or info."""
 
     name: str
     state: str
     found: str
     remedy: str = ""
-
-    def to_dict(self) -> Dict[str, str]:
-        return dict(self.__dict__)
 
 
 _NAME_TARGET = "give --target to every command"
