@@ -28,7 +28,7 @@ from edgedla.preprocess.preprocess import Preprocess
 from edgedla.runtime.decode import DECODERS, BoxSettings, NmsOptions
 from edgedla.runtime.outputs.sinks import JsonLines
 from edgedla.runtime.pipeline.capture import Capture
-from edgedla.runtime.pipeline.pipeline import Limits, single
+from edgedla.runtime.pipeline.pipeline import Limits
 from edgedla.runtime.pipeline.pool import Pool
 from edgedla.runtime.pipeline.prepare import Preparer, open_preprocessor
 from edgedla.runtime.runners import outputs_as_arrays
@@ -37,6 +37,7 @@ from edgedla.runtime.sources import open_source
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from tests.runtime.fake_runner import FakeRunner
+from tests.runtime.one_model import single
 
 HEADS = ((80, 80), (40, 40), (20, 20))
 CLASSES = 80

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 import weakref
@@ -329,7 +330,7 @@ def test_each_stage_reports_whether_its_core_was_proved():
         Proved(s.artifact.bindings, name=s.device) if k else FakeRunner(s.artifact.bindings, name=s.device)
         for k, s in enumerate(built.stages)
     ]
-    with Pool([ChainRunner(built, stages)]) as pool:
+    with contextlib.closing(Pool([ChainRunner(built, stages)])) as pool:
         assert [s["core_proved"] for s in pool.to_dict()[0]["stages"]] == [None, True]
 
 
@@ -507,14 +508,14 @@ def test_the_pool_submits_one_inference_per_stage_to_a_chain():
     go = threading.Event()
     held = counting(straight("DLA0", "DLA1"), s0=lambda i: go.wait(WAIT_S) and {"t1": i["x"]})
     other = Slowly()
-    with Pool([held, other]) as pool:
+    with contextlib.closing(Pool([held, other])) as pool:
         assert pool.capacity == 3
         assert [pool.submit(frame(i), i, 0) for i in range(4)] == [True, True, True, False]
         assert len(other.tickets) == 1
         go.set()
         other.tickets[0].set_result({"y": np.zeros(SIZE, np.uint8)})
         assert [pool.collect(WAIT_S).tag for _ in range(3)] == [0, 1, 2]
-    with Pool([fake_chain(straight("DLA0", "DLA1", "GPU"), [0, 0, 0])], depth=2) as pool:
+    with contextlib.closing(Pool([fake_chain(straight("DLA0", "DLA1", "GPU"), [0, 0, 0])], depth=2)) as pool:
         assert pool.capacity == 6
 
 
@@ -522,7 +523,7 @@ def test_inference_time_lasts_from_entering_a_runner_to_leaving_it():
     single = Slowly()
     stages = Slowly(), Slowly()
     runner = ChainRunner(straight("DLA0", "DLA1"), stages)
-    with Pool([runner]) as pool:
+    with contextlib.closing(Pool([runner])) as pool:
         for i in range(2):
             pool.submit(frame(i), i)
         time.sleep(0.1)
@@ -536,7 +537,7 @@ def test_inference_time_lasts_from_entering_a_runner_to_leaving_it():
         times = [pool.collect(WAIT_S).inference_ms for _ in range(2)]
     assert 100 <= times[0] < 500
     assert 200 <= times[1] < 600, "a chain's second frame entered before the first one left"
-    with Pool([single], depth=2) as pool:
+    with contextlib.closing(Pool([single], depth=2)) as pool:
         for i in range(2):
             pool.submit(frame(i), i)
         time.sleep(0.1)
@@ -558,7 +559,7 @@ def test_a_failing_chain_is_removed_and_another_runner_continues(caplog):
     broken = counting(straight("DLA0", "DLA1"), s1=fails)
     gpu = FakeRunner((), 1.0, lambda i: {"y": i["x"] + 1}, "GPU")
     found = []
-    with Pool([broken, gpu]) as pool:
+    with contextlib.closing(Pool([broken, gpu])) as pool:
         feeder = threading.Thread(target=lambda: [pool.submit(frame(i), i) for i in range(30)])
         feeder.start()
         while len(found) < 30:

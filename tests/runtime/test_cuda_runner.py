@@ -15,13 +15,14 @@ from edgedla.runtime.cuda.driver import DriverContext
 from edgedla.runtime.cuda.memory import CudaContext, cuda_driver
 from edgedla.runtime.outputs.sinks import Callback
 from edgedla.runtime.pipeline.capture import Capture
-from edgedla.runtime.pipeline.pipeline import Limits, single
+from edgedla.runtime.pipeline.pipeline import Limits
 from edgedla.runtime.pipeline.pool import Pool
 from edgedla.runtime.pipeline.prepare import Preparer
 from edgedla.runtime.preprocess.cuda_preprocess import CudaFramePreprocessor
 from edgedla.runtime.runners.chain import ChainRunner
 from edgedla.runtime.runners.cuda_base import CudaRunner
 from edgedla.runtime.sources import open_source
+from tests.runtime.one_model import single
 
 pytestmark = pytest.mark.gpu
 SPEC = Preprocess((48, 64), (3, 32, 40), dtype="INT8", scale=1 / 127, format=TensorFormat.DLA_HWC4, chip="orin")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import dataclasses
 import json
@@ -382,7 +383,7 @@ def test_buffers_are_copied_if_mapped_memory_fails(runner_of, device_memory, mon
 def test_mapped_memory_is_used_and_reported_if_it_works(runner_of, device_memory):
     runner = runner_of()
     assert runner.memory == "mapped"
-    with Pool([runner]) as pool:
+    with contextlib.closing(Pool([runner])) as pool:
         assert pool.to_dict()[0]["memory"] == "mapped"
 
 
@@ -439,7 +440,7 @@ def test_after_a_lost_device_no_runner_of_the_process_takes_work(runner_of, tmp_
         raise StreamFailed("911")
 
     first._stream.synchronize = fails
-    with Pool([first, second]) as pool:
+    with contextlib.closing(Pool([first, second])) as pool:
         pool.submit(inputs())
         with pytest.raises(DeviceLost):
             pool.collect(5)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -59,7 +60,7 @@ def test_each_device_gets_its_artifact_and_the_frames_are_shared(tmp_path, opene
     main, _ = artifact(tmp_path / "dla"), artifact(tmp_path / "gpu", devices=("GPU",))
     runners = open_devices(main, ["DLA0", "DLA1", f"GPU={tmp_path / 'gpu'}"])
     assert opened == [("DLA0", "dla"), ("DLA1", "dla"), ("GPU", "gpu")]
-    with Pool(runners) as pool:
+    with contextlib.closing(Pool(runners)) as pool:
         for i in range(6):
             pool.submit({"x": np.zeros(1)}, tag=i)
             assert pool.collect(1.0).tag == i
@@ -276,7 +277,7 @@ def _faked(monkeypatch):
 @pytest.mark.parametrize("devices", [[], ["DLA0+DLA1"], ["DLA0", "DLA1"], ["DLA1", "DLA0"]], ids=lambda d: "+".join(d) or "none")
 def test_the_devices_of_a_chain_may_be_omitted_or_repeated(faked, devices):
     runners = open_devices(straight("DLA0", "DLA1"), devices)
-    with Pool(runners):
+    with contextlib.closing(Pool(runners)):
         assert [r.name for r in runners] == ["DLA0+DLA1"]
 
 
@@ -294,7 +295,7 @@ def test_a_chain_runs_beside_the_gpu(faked, tmp_path, devices):
     platform = {"chip": "orin", "target": "agx-orin-64gb", "trt": "10.3.0"}
     gpu = replace(main, kind="hybrid", stages=(), placement_predicted={"a": "GPU"}, platform=platform)
     save_artifact(gpu, tmp_path / "gpu", {("engine", "engine.plan"): b"gpu"})
-    with Pool(open_devices(main, [d.format(tmp_path / "gpu") for d in devices])) as pool:
+    with contextlib.closing(Pool(open_devices(main, [d.format(tmp_path / "gpu") for d in devices]))) as pool:
         assert tuple(r["runner"] for r in pool.to_dict() if r["in_use"]) == ("DLA0+DLA1", "GPU")
         assert pool.capacity == 3
         for i in range(6):

@@ -25,13 +25,14 @@ from edgedla.runtime.outputs.draw import draw
 from edgedla.runtime.outputs.sinks import AnnotatedImages, AnnotatedVideo, Callback, JsonLines
 from edgedla.runtime.pipeline.capture import Capture
 from edgedla.runtime.pipeline.config import load_config, with_overrides
-from edgedla.runtime.pipeline.pipeline import Limits, single
+from edgedla.runtime.pipeline.pipeline import Limits
 from edgedla.runtime.pipeline.pool import Pool
 from edgedla.runtime.pipeline.reading import read_labels
 from edgedla.runtime.sources import open_source, parse_source
 from edgedla.runtime.sources.gst_launch import GstLaunchSource
 from edgedla.runtime.sources.reader import MOST_STUCK, CaptureOptions
 from tests.runtime.fake_runner import FakeRunner
+from tests.runtime.one_model import single
 from tests.runtime.taking import Taken
 from tests.runtime.waiting import until
 

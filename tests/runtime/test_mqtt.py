@@ -164,7 +164,7 @@ class Reader:
             self.client.tls_set(**tls)
         self.client.on_connect = lambda client, *_: client.subscribe(topic, qos=1)
         self.client.on_subscribe = lambda *_: self.ready.set()
-        self.client.on_message = lambda c, u, m: self.seen.append((m.topic, m.payload.decode(), m.retain))
+        self.client.on_message = lambda c, u, m: self.seen.append((m.topic, m.payload.decode(errors="replace"), m.retain))
         self.client.reconnect_delay_set(1, 1)
         self.client.connect("127.0.0.1" if not tls else "localhost", port)
         self.client.loop_start()

@@ -18,12 +18,12 @@ from edgedla.runtime.live.scenes import Scenes
 from edgedla.runtime.live.state import State, Warnings
 from edgedla.runtime.outputs.sinks import Callback, JsonLines
 from edgedla.runtime.pipeline.capture import Capture
-from edgedla.runtime.pipeline.engine import one_image
-from edgedla.runtime.pipeline.pipeline import Limits, single
+from edgedla.runtime.pipeline.pipeline import Limits
 from edgedla.runtime.pipeline.pool import Pool
 from edgedla.runtime.sources import open_source
 from tests.amounts import amount
 from tests.runtime.fake_runner import FakeRunner, fake_chain
+from tests.runtime.one_model import one_image, single
 from tests.runtime.runtime_chains import straight
 
 pytest.importorskip("cv2", reason="OpenCV is not installed")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 import types
@@ -13,13 +14,13 @@ from edgedla.errors import RunError
 from edgedla.preprocess.geometry import Geometry
 from edgedla.runtime.pipeline import pool as pool_module
 from edgedla.runtime.pipeline.capture import Capture
-from edgedla.runtime.pipeline.pipeline import single
 from edgedla.runtime.pipeline.pool import Pool
 from edgedla.runtime.runners import member as member_module
 from edgedla.runtime.runners.base import Ticket
 from edgedla.runtime.runners.member import InferenceLost
 from edgedla.runtime.sources import open_source
 from tests.runtime.fake_runner import FakeRunner
+from tests.runtime.one_model import single
 from tests.runtime.waiting import until
 
 GEOMETRY = Geometry.fit((48, 64), (48, 64))
@@ -100,7 +101,7 @@ def test_await_room_follows_the_runner_that_ends_first(clock):
 
 def test_a_collected_inference_frees_its_room_at_once():
     runner = Held("DLA0")
-    with Pool([runner]) as pool:
+    with contextlib.closing(Pool([runner])) as pool:
         assert pool.turn_s == 0.0
         assert pool.submit({})
         runner.tickets.pop().set_result({})

@@ -38,14 +38,14 @@ class ObjectEvents:
     """Args: as of ZoneEvents.
 
     Attributes:
-        crossings: how many objects crossed the line, to each side.
+        crossings: how many objects crossed the line, to each side; empty without a line.
         pictures: whether anybody wants pictures of objects.
     """
 
     def __init__(self, rule: EventRule, new: NewEvent, say: Say, recorder: Optional[Recorder]) -> None:
         self._rule, self._new, self._say, self._recorder = rule, new, say, recorder
         self._objects: Dict[int, _Object] = {}
-        self.crossings: Dict[str, int] = {"left": 0, "right": 0}
+        self.crossings: Dict[str, int] = {"left": 0, "right": 0} if rule.line else {}
         self.pictures = False
 
     @property

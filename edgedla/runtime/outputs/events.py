@@ -58,6 +58,13 @@ class Events:
         self.began = 0
         self._end_left()
 
+    def follow(self, rules: Mapping[str, EventRule]) -> None:
+        """Goes on with other rules. An event ends where its rule is another or gone."""
+        kept = {key: stream for key, stream in self._streams.items() if rules.get(key[0]) == self._rules[key[0]]}
+        for key in self._streams.keys() - kept.keys():
+            self._streams[key].end(time.time())
+        self._streams, self._rules = kept, dict(rules)
+
     def write(self, result: FrameResult) -> None:
         if self._recorder is not None:
             self._recorder.put(result)
@@ -144,12 +151,12 @@ class Events:
         self.idle(time.monotonic(), time.time())
 
     def to_dict(self) -> Dict[str, Any]:
-        going_on = sum(stream.going_on for stream in self._streams.values())
+        going_on = sum(stream.going_on for stream in list(self._streams.values()))
         told: Dict[str, Any] = {"output": "events", "began": self.began, "going_on": going_on}
         counts = [
             {"event": name, "source": source, "model": model, **stream.crossings}
-            for (name, source, model), stream in self._streams.items()
-            if isinstance(stream, ObjectEvents) and self._rules[name].line
+            for (name, source, model), stream in list(self._streams.items())
+            if isinstance(stream, ObjectEvents) and stream.crossings
         ]
         return {**told, "crossings": counts} if counts else told
 

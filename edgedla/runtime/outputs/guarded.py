@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import time
 from typing import Any, Callable, Dict, Optional
@@ -36,6 +37,11 @@ class Guarded:
         self._again, self._clock = again, clock
         self._open: Optional[Sink] = sink
         self._pause_s, self._due_s, self.why = FIRST_S, 0.0, ""
+        # It takes events, and pictures of them, where the output does.
+        if hasattr(sink, "write_event"):
+            self.write_event = functools.partial(self._pass, "write_event")
+        if getattr(sink, "takes_pictures", False):
+            self.write_snapshot = functools.partial(self._pass, "write_snapshot")
 
     @property
     def stores(self) -> bool:
@@ -83,23 +89,3 @@ class Guarded:
     def to_dict(self) -> Dict[str, Any]:
         own = self.sink.to_dict() if hasattr(self.sink, "to_dict") else {"output": self.name}
         return {**own, "failed": self.why, "failures": self.failures, "lost": self.lost}
-
-
-class GuardedEvents(Guarded):
-    """Of an output that takes events too."""
-
-    def write_event(self, document: Dict[str, Any]) -> None:
-        self._pass("write_event", document)
-
-
-class GuardedPictures(GuardedEvents):
-    """Of an output that takes pictures of events too."""
-
-    def write_snapshot(self, document: Dict[str, Any], jpeg: bytes) -> None:
-        self._pass("write_snapshot", document, jpeg)
-
-
-def guarded(name: str, sink: Sink, again: Callable[[], Sink]) -> Guarded:
-    if getattr(sink, "takes_pictures", False):
-        return GuardedPictures(name, sink, again)
-    return (GuardedEvents if hasattr(sink, "write_event") else Guarded)(name, sink, again)

@@ -6,8 +6,9 @@ known after Home Assistant restarts; the status topic says whether the pipeline 
 
 from __future__ import annotations
 
+import collections
 import re
-from typing import Any, Dict, Iterator, List, Mapping, Sequence, Set, Tuple
+from typing import Any, DefaultDict, Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
 from edgedla.runtime.outputs.event_rule import EventRule
 from edgedla.runtime.outputs.mqtt_config import ONLY, MqttConfig
@@ -29,6 +30,7 @@ class HomeAssistant:
         self._config = config
         self._base = config.status_topic.rpartition("/")[0] or config.status_topic
         self._id = _NOT_IN_AN_ID.sub("_", f"edgedla_{self._base}")
+        self.device_topic = f"{config.discovery}/device/{self._id}/config"
         self._pairs = [
             (name, source or ONLY)
             for name, rule in rules.items()
@@ -36,11 +38,8 @@ class HomeAssistant:
             if not rule.sources or source in rule.sources
         ]
         #: (event, source) -> ids of those that go on.
-        self._open: Dict[Tuple[str, str], Set[str]] = {pair: set() for pair in self._pairs}
-
-    def announcement(self) -> List[Tuple[str, str]]:
-        """(topic, payload) of the device and of every state, all retained: again at each connection, as brokers forget."""
-        components: Dict[str, Any] = {}
+        self.going_on: DefaultDict[Tuple[str, str], Set[str]] = collections.defaultdict(set)
+        self.components: Dict[str, Dict[str, Any]] = {}
         for name, source in self._pairs:
             key, topic, title = f"{source}_{name}", self._topic(name, source), f"{source} {name}"
             kinds: Dict[str, Dict[str, Any]] = {
@@ -49,7 +48,27 @@ class HomeAssistant:
                 "image": {"image_topic": f"{topic}/picture", "content_type": "image/jpeg", "name": f"{title} picture"},
             }
             for kind, more in kinds.items():
-                components[f"{key}_{kind}"] = {"platform": kind, "unique_id": f"{self._id}_{key}_{kind}", **more}
+                self.components[f"{key}_{kind}"] = {"platform": kind, "unique_id": f"{self._id}_{key}_{kind}", **more}
+
+    def announcement(self) -> List[Tuple[str, str]]:
+        """(topic, payload) of the device and of every state, all retained: again at each connection, as brokers forget."""
+        states = [state for pair in self._pairs for state in self._states(*pair)]
+        return [(self.device_topic, self._device(self.components)), *states]
+
+    def give_way(self, now: Optional[HomeAssistant]) -> List[Tuple[str, str, bool]]:
+        """Hands the states to what takes its place; (topic, payload, retained) that remove what is not told any more."""
+        if now is not None:
+            now.going_on.update(self.going_on)
+        kept = {_topic_of(c) for c in now.components.values()} if now is not None else set()
+        gone = {key: c for key, c in self.components.items() if _topic_of(c) not in kept}
+        emptied = [(_topic_of(c), "", True) for c in gone.values()]
+        if now is None or now.device_topic != self.device_topic:
+            return [(self.device_topic, "", True), *emptied]
+        # Home Assistant keeps a component that it is not told of, and removes one that has no settings.
+        bare = {key: {"platform": c["platform"]} for key, c in gone.items()}
+        return [(self.device_topic, self._device({**now.components, **bare}), False), *emptied] if gone else []
+
+    def _device(self, components: Mapping[str, Any]) -> str:
         device = {
             "device": {
                 "identifiers": [self._id],
@@ -61,20 +80,18 @@ class HomeAssistant:
             "availability_topic": self._config.status_topic,
             "components": components,
         }
-        states = [state for pair in self._pairs for state in self._states(*pair)]
-        return [(f"{self._config.discovery}/device/{self._id}/config", as_json(device)), *states]
+        return as_json(device) if components else ""
 
     def told(self, document: Mapping[str, Any]) -> List[Tuple[str, str]]:
         """The states that an event changes."""
-        pair = document["event"], document.get("source", ONLY)
-        state, open_ids = document["state"], self._open.get(pair)
-        if open_ids is None or state not in ("begin", "new", "end"):
+        pair, state = (document["event"], document.get("source", ONLY)), document["state"]
+        if state not in ("begin", "new", "end"):
             return []
-        (open_ids.discard if state == "end" else open_ids.add)(document["id"])
-        return list(self._states(*pair))
+        (self.going_on[pair].discard if state == "end" else self.going_on[pair].add)(document["id"])
+        return list(self._states(*pair)) if pair in self._pairs else []
 
     def _states(self, name: str, source: str) -> Iterator[Tuple[str, str]]:
-        count = len(self._open[name, source])
+        count = len(self.going_on[name, source])
         yield self._topic(name, source), "ON" if count else "OFF"
         yield f"{self._topic(name, source)}/count", str(count)
 
@@ -82,4 +99,10 @@ class HomeAssistant:
         return f"{self._base}/events/{source}/{name}"
 
     def picture_topic(self, document: Mapping[str, Any]) -> str:
-        return f"{self._topic(document['event'], document.get('source', ONLY))}/picture"
+        """ "" where the source of an event that goes on was removed."""
+        pair = document["event"], document.get("source", ONLY)
+        return f"{self._topic(*pair)}/picture" if pair in self._pairs else ""
+
+
+def _topic_of(component: Mapping[str, Any]) -> str:
+    return str(component.get("state_topic") or component["image_topic"])

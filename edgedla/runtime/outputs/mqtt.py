@@ -92,8 +92,7 @@ class Mqtt:
         client.subscribe(self._config.status_topic, qos=1)
         with self._condition:
             self._forget_unsent()
-            for topic, text in self._home.announcement() if self._home is not None else ():
-                self.publish_event(topic, text, retain=True)
+            self.announce(self._home)
             again, self._told_lost = self._told_lost, False
             self.connected = self._told_away = True
             self.connects += 1
@@ -102,6 +101,19 @@ class Mqtt:
         if again:
             lost = f"{self.dropped} results and {self.dropped_events} events"
             log.warning("mqtt %s: connected again; %d messages are sent late, %s were dropped so far", self._broker, kept, lost)
+
+    def announce(self, home: Optional[HomeAssistant]) -> None:
+        """Tells of its sources and events from now on."""
+        with self._condition:
+            self._home = home
+            for topic, text in home.announcement() if home is not None else ():
+                self.publish_event(topic, text, retain=True)
+
+    def give_up(self, home: Optional[HomeAssistant]) -> None:
+        """Leaves nothing at the broker that `home`, announced here or by another output, does not tell."""
+        with self._condition:
+            for topic, text, retain in self._home.give_way(home) if self._home is not None else ():
+                self.publish_event(topic, text, retain)
 
     def _on_status(self, client: Any, userdata: object, message: Any) -> None:
         """A process before this one, or the one that a reload replaced, may say "offline" late, or its last will does."""
@@ -158,8 +170,9 @@ class Mqtt:
             self.publish_event(topic, text, retain=True)
 
     def write_snapshot(self, document: Dict[str, Any], jpeg: bytes) -> None:
-        if self._home is not None:
-            self.publish_event(self._home.picture_topic(document), jpeg, retain=True)
+        topic = self._home.picture_topic(document) if self._home is not None else ""
+        if topic:
+            self.publish_event(topic, jpeg, retain=True)
 
     def publish(self, topic: str, text: str) -> None:
         """Queues a result; if the queue is full, drops the oldest."""
@@ -171,11 +184,11 @@ class Mqtt:
             self._condition.notify_all()
 
     def publish_event(self, topic: str, payload: Union[str, bytes], retain: bool = False) -> None:
-        """Queues a message that no result pushes out. A retained one takes the place of an older one of its topic."""
+        """Queues a message that no result pushes out. A retained one takes the place of an older one of its topic, and no other's."""
         with self._condition:
             if retain:
                 self._events = collections.deque(m for m in self._events if not (m.retain and m.topic == topic))
-            if len(self._events) >= self._config.queue:
+            elif len(self._events) >= self._config.queue:
                 self._events.popleft()
                 self.dropped_events += 1
             self._events.append(_Message(topic, payload, 1, retain))

@@ -16,11 +16,6 @@ Prepare = Callable[..., Tuple[Mapping[str, np.ndarray], Geometry]]
 Decode = Callable[[Mapping[str, np.ndarray], Sequence[Geometry]], List[Sequence[Result]]]
 
 
-def one_image(decode: Callable[[Mapping[str, np.ndarray], Geometry], Sequence[Result]]) -> Decode:
-    """The decoder of a batch of one from that of one image."""
-    return lambda buffers, geometries: [decode(buffers, geometries[0])]
-
-
 class Engine:
     """Runners, preprocessing and decoding of one model.
 

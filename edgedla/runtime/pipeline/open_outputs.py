@@ -12,7 +12,7 @@ from edgedla.runtime.outputs.by_stream import ByStream, stream_path
 from edgedla.runtime.outputs.events import Events, EventSink
 from edgedla.runtime.outputs.films.clips import Clips
 from edgedla.runtime.outputs.films.segments import Segments
-from edgedla.runtime.outputs.guarded import guarded
+from edgedla.runtime.outputs.guarded import Guarded
 from edgedla.runtime.outputs.home_assistant import HomeAssistant
 from edgedla.runtime.outputs.mqtt import Mqtt
 from edgedla.runtime.outputs.own import Own
@@ -71,9 +71,9 @@ def _video(config: PipelineConfig, rate_of: Rate, again: bool = False) -> Sink:
     return _by_stream(config, one)
 
 
-def _mqtt(config: PipelineConfig) -> Sink:
+def _home(config: PipelineConfig) -> Optional[HomeAssistant]:
     mqtt = config.outputs.mqtt
-    return Mqtt(mqtt, HomeAssistant(mqtt, tuple(config.named_sources), config.events) if mqtt.discovery else None)
+    return HomeAssistant(mqtt, tuple(config.named_sources), config.events) if mqtt.url and mqtt.discovery else None
 
 
 def _retention(config: PipelineConfig, rate_of: Rate) -> Sink:
@@ -152,11 +152,7 @@ OUTPUTS: Mapping[str, Output] = {
         again=lambda c, rate_of: _video(c, rate_of, again=True),
         old=lambda c: _old(films_of, _stream_paths(c, c.outputs.video)),
     ),
-    "mqtt": Output(
-        lambda c: bool(c.outputs.mqtt.url),
-        lambda c, _: _mqtt(c),
-        lambda c: (c.outputs.mqtt, (tuple(c.named_sources), dict(c.events)) if c.outputs.mqtt.discovery else ()),
-    ),
+    "mqtt": Output(lambda c: bool(c.outputs.mqtt.url), lambda c, _: Mqtt(c.outputs.mqtt, _home(c)), lambda c: c.outputs.mqtt),
     "rtsp": Output(
         lambda c: bool(c.outputs.rtsp.url),
         lambda c, _: Rtsp(c.outputs.rtsp, tuple(c.named_sources)),
@@ -190,7 +186,20 @@ def names_changed(old: PipelineConfig, new: PipelineConfig) -> List[str]:
 
 
 def _of_events(config: PipelineConfig) -> object:
-    return dict(config.events), config.outputs.clips, config.outputs.events_state
+    """Without the rules, which `follow` exchanges."""
+    return bool(config.events), config.outputs.clips, config.outputs.events_state
+
+
+def follow(before: Mapping[str, Sink], after: Mapping[str, Sink], config: PipelineConfig) -> None:
+    """Outputs go on with a config's sources and events."""
+    events, home = after.get("events"), _home(config)
+    if isinstance(events, Events):
+        events.follow(config.events)
+    old, new = (getattr(outputs.get("mqtt"), "sink", None) for outputs in (before, after))
+    if isinstance(old, Mqtt):
+        old.give_up(home)
+    if isinstance(new, Mqtt):
+        new.announce(home)
 
 
 def draws(config: PipelineConfig) -> bool:
@@ -236,7 +245,7 @@ def require_apart(config: PipelineConfig) -> None:
 
 def _opened(name: str, output: Output, config: PipelineConfig, rate_of: Rate) -> Sink:
     again = output.again or output.make
-    return guarded(name, output.make(config, rate_of), lambda: again(config, rate_of))
+    return Guarded(name, output.make(config, rate_of), lambda: again(config, rate_of))
 
 
 def open_outputs(

@@ -7,21 +7,15 @@ import math
 import threading
 import time
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
-
-import numpy as np
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 
 from edgedla.errors import EdgedlaError, RunError, described
-from edgedla.preprocess.geometry import Geometry
-from edgedla.runtime.frames import FrameResult, Result
+from edgedla.runtime.frames import FrameResult
 from edgedla.runtime.outputs.events import Events
 from edgedla.runtime.outputs.guarded import Guarded
 from edgedla.runtime.outputs.sinks import Sink
 from edgedla.runtime.pipeline.capture import Capture
-from edgedla.runtime.pipeline.engine import Engine, one_image
 from edgedla.runtime.pipeline.lane import STAGES, Lane
-from edgedla.runtime.pipeline.pool import Pool
-from edgedla.runtime.pipeline.slots import Share
 from edgedla.runtime.stats import total
 
 log = logging.getLogger("edgedla.runtime.pipeline.pipeline")
@@ -42,24 +36,6 @@ class Limits:
     frames: int = 0
     seconds: float = 0.0
     grace_s: float = 10.0
-
-
-def single(
-    capture: Capture,
-    prepare: Callable[[np.ndarray], Tuple[Mapping[str, np.ndarray], Geometry]],
-    pool: Pool,
-    decode: Callable[[Mapping[str, np.ndarray], Geometry], Sequence[Result]],
-    sinks: Sequence[Sink] = (),
-    limits: Optional[Limits] = None,
-) -> Pipeline:
-    """A pipeline of one source and one model, from functions.
-
-    Args:
-        prepare: frame image -> ({input name: buffer}, how the frame lies in the network input).
-        decode: (output buffers, geometry) -> results.
-    """
-    engine = Engine(pool, lambda source: lambda image, *_: prepare(image), one_image(decode))
-    return Pipeline([capture], [Lane(engine, {capture.name: Share()})], sinks, limits)
 
 
 class Pipeline:
@@ -128,11 +104,12 @@ class Pipeline:
         # A copy: other threads go through the captures meanwhile.
         self.captures = others if capture is None else {**others, name: capture}
 
-    def replace_sinks(self, before: Sequence[Sink], after: Sequence[Sink]) -> None:
-        """Between two results, puts outputs in the place of others; those before are the caller's to close."""
+    def replace_sinks(self, before: Sequence[Sink], after: Sequence[Sink], also: Callable[[], object] = lambda: None) -> None:
+        """Between two results, puts outputs in the place of others, which are the caller's to close, and calls `also`."""
         with self._sink_lock:
             self._sinks = [*after, *(s for s in self._sinks if s not in before and s not in after)]
             self._mark_the_only_one()
+            also()
 
     def _mark_the_only_one(self) -> None:
         for sink in self._sinks:

@@ -294,12 +294,6 @@ class Pool:
             self._condition.notify_all()
         close_side_by_side([m.runner for m in self._members], CLOSE_S)
 
-    def __enter__(self) -> Pool:
-        return self
-
-    def __exit__(self, *reason: object) -> None:
-        self.close()
-
 
 def _submitted(member: Member, inputs: Mapping[str, np.ndarray]) -> Tuple[Ticket, float, List[float]]:
     """(ticket, when it was submitted, [when it ended]): a runner that refuses the work is one whose inference failed."""

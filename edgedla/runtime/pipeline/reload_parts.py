@@ -10,7 +10,7 @@ from edgedla.errors import EdgedlaError, RunError, described
 from edgedla.runtime.outputs.sinks import Sink
 from edgedla.runtime.pipeline.capture import Capture
 from edgedla.runtime.pipeline.config import sources_of_lane
-from edgedla.runtime.pipeline.open_outputs import names_changed, open_outputs
+from edgedla.runtime.pipeline.open_outputs import follow, names_changed, open_outputs
 from edgedla.runtime.pipeline.open_pipeline import Opened, make_capture
 from edgedla.runtime.pipeline.settings import PipelineConfig, SourceConfig
 from edgedla.runtime.pipeline.slots import Share
@@ -23,9 +23,11 @@ OPEN_S = 10.0
 
 
 def reload_outputs(opened: Opened, old: PipelineConfig, new: PipelineConfig) -> List[str]:
-    """Opens changed outputs beside the running ones, then switches between two results.
+    """Opens changed outputs beside the running ones, then switches between two results. The others go on with the new sources
+    and events.
 
-    Two RTSP servers cannot share a port: there the old one ends first, and is reopened if the new one fails.
+    Two RTSP servers cannot share a port, nor two runs of events their file: there the old one ends first, and is reopened if the
+    new one fails.
 
     Returns:
         names of the outputs that were opened, closed or replaced.
@@ -34,8 +36,6 @@ def reload_outputs(opened: Opened, old: PipelineConfig, new: PipelineConfig) -> 
         EdgedlaError: an output cannot be opened; everything runs as before.
     """
     changed = names_changed(old, new)
-    if not changed:
-        return []
     before: Dict[str, Sink] = {n: s for n, s in opened.outputs.items() if n in changed}
     unchanged = {n: s for n, s in opened.outputs.items() if n not in changed}
 
@@ -43,24 +43,24 @@ def reload_outputs(opened: Opened, old: PipelineConfig, new: PipelineConfig) -> 
         capture = opened.pipeline.captures.get(source)
         return capture.rate if capture is not None else 0.0
 
-    server = before.get("rtsp")
-    if server is not None:
-        opened.pipeline.replace_sinks([server], [])
-        server.close()
+    alone = {n: s for n, s in before.items() if n in ("rtsp", "events")}
+    opened.pipeline.replace_sinks(list(alone.values()), [])
+    for name, sink in alone.items():
+        _close(name, sink)
     try:
         after = open_outputs(new, rate_of, unchanged, changed)
     except EdgedlaError:
-        if server is not None:
-            again = open_outputs(old, rate_of, {n: s for n, s in opened.outputs.items() if n != "rtsp"}, ["rtsp"])
-            opened.pipeline.replace_sinks([], list(again.values()))
-            opened.outputs = again
+        again = open_outputs(old, rate_of, {n: s for n, s in opened.outputs.items() if n not in alone}, list(alone))
+        opened.pipeline.replace_sinks([], list(again.values()))
+        opened.outputs = again
         raise
-    opened.pipeline.replace_sinks(list(opened.outputs.values()), list(after.values()))
-    opened.outputs = after
+    was, opened.outputs = opened.outputs, after
+    opened.pipeline.replace_sinks(list(was.values()), list(after.values()), lambda: follow(was, after, new))
     for name, sink in before.items():
-        if sink is not server:
+        if name not in alone:
             _close(name, sink)
-    return changed
+    rules = old.events != new.events and "events" not in changed
+    return [*changed, "events"] if rules else changed
 
 
 def _close(name: str, sink: Sink) -> None:

@@ -6,7 +6,6 @@ The naming rule of builder/tensorrt/api.py applies: a variable with a TensorRT o
 from __future__ import annotations
 
 import importlib
-import logging
 from typing import Any, Callable, Dict, Mapping, Optional, Tuple
 
 from edgedla.builder.artifact.artifact import BARE_ENGINE, Artifact
@@ -19,8 +18,6 @@ from edgedla.runtime.runners.core_proof import CoreProof
 from edgedla.runtime.runners.cuda_base import CudaRunner, Memory
 from edgedla.runtime.runners.layer_clock import LayerClock, LayerTimes
 from edgedla.targets.board import board_target
-
-log = logging.getLogger("edgedla.runtime.tensorrt")
 
 
 class TensorRtRunner(CudaRunner):

@@ -13,15 +13,16 @@ from edgedla.errors import RunError
 from edgedla.preprocess.geometry import Geometry
 from edgedla.runtime.frames import Frame, FrameResult
 from edgedla.runtime.health.metrics import PipelineCollector, health_of
-from edgedla.runtime.outputs.guarded import FIRST_S, MOST_S, guarded
+from edgedla.runtime.outputs.guarded import FIRST_S, MOST_S, Guarded
 from edgedla.runtime.outputs.sinks import Callback
 from edgedla.runtime.pipeline.capture import Capture
 from edgedla.runtime.pipeline.config import config_from
 from edgedla.runtime.pipeline.open_outputs import open_outputs
-from edgedla.runtime.pipeline.pipeline import Pipeline, single
+from edgedla.runtime.pipeline.pipeline import Pipeline
 from edgedla.runtime.pipeline.pool import Pool
 from edgedla.runtime.sources import open_source
 from tests.runtime.fake_runner import FakeRunner
+from tests.runtime.one_model import single
 
 GEOMETRY = Geometry.fit((48, 64), (48, 64))
 
@@ -54,7 +55,7 @@ class Failing:
 
 def test_a_failed_output_is_closed_counted_and_tried_after_growing_pauses(caplog: Any) -> None:
     sink = Failing()
-    guard = guarded("jsonl", sink, sink.again)
+    guard = Guarded("jsonl", sink, sink.again)
     guard._clock = lambda: sink.now_s
     guard.write(result(0))
     sink.bad = True
@@ -98,7 +99,7 @@ def test_the_run_goes_on_without_an_output_that_fails_unless_it_was_the_only_one
         Pool([runner]),
         lambda b, g: [],
     )
-    opened.add_sink(guarded("jsonl", sink, sink.again))
+    opened.add_sink(Guarded("jsonl", sink, sink.again))
     if not others:
         with pytest.raises(RunError, match="No space left"):
             opened.run()

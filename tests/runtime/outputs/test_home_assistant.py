@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from typing import Any, Dict, List
 
@@ -12,7 +13,7 @@ from edgedla.runtime.decode.detections import Detection
 from edgedla.runtime.frames import Frame, FrameResult
 from edgedla.runtime.outputs.event_rule import EventRule
 from edgedla.runtime.outputs.events import Events
-from edgedla.runtime.outputs.guarded import guarded
+from edgedla.runtime.outputs.guarded import Guarded
 from edgedla.runtime.outputs.home_assistant import HomeAssistant
 from edgedla.runtime.outputs.mqtt import Mqtt
 from edgedla.runtime.outputs.mqtt_config import MqttConfig
@@ -96,7 +97,7 @@ def test_states_are_retained_and_follow_the_events(broker: Broker) -> None:  # n
     pytest.importorskip("cv2", reason="OpenCV is not installed")
     settings = config(broker.port)
     sink = Mqtt(settings, HomeAssistant(settings, ("gate",), RULES))
-    events = Events(RULES, [guarded("mqtt", sink, lambda: sink)])  # type: ignore[list-item]
+    events = Events(RULES, [Guarded("mqtt", sink, lambda: sink)])  # type: ignore[list-item]
     assert until(lambda: sink.connected)
     for i in range(4):
         events.write(result(i, person(1), person(2)))
@@ -176,6 +177,20 @@ def test_who_says_offline_late_is_answered(broker: Broker) -> None:  # noqa: F81
     assert seen.told[-1] == b"offline"
     seen.client.disconnect()
     seen.client.loop_stop()
+
+
+def test_states_push_nothing_out_of_the_queue_however_many_there_are() -> None:
+    pytest.importorskip("paho.mqtt.client", reason="paho-mqtt is not installed")
+    settings = dataclasses.replace(config(), queue=2)
+    home = HomeAssistant(settings, ("gate", "yard"), RULES)
+    sink = Mqtt(settings, home)
+    for _ in range(3):
+        sink.write_event({"event": "visitor", "source": "gate", "state": "clip", "id": "x"})
+    for _ in range(2):
+        sink.announce(home)
+    assert [m.topic for m in sink._events if m.retain] == [topic for topic, _ in home.announcement()]
+    assert sink.dropped_events == 1
+    sink.close()
 
 
 def client() -> Any:

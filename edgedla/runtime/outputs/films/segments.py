@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import os
 import re
 import time
@@ -84,10 +85,5 @@ class Segments:
 def segments_of(stem: str, ending: str) -> List[Path]:
     """The files of a video: of v.avi not those of v-2.avi, nor of a camera with a longer name (v-gate-2 beside v-gate)."""
     folder, name = os.path.split(stem)
-    files = Path(folder or ".").glob(f"{glob_escaped(name)}-[0-9]*{ending}")
+    files = Path(folder or ".").glob(f"{glob.escape(name)}-[0-9]*{ending}")
     return [p for p in files if _STAMP.fullmatch(p.name[len(name) : -len(ending)])]
-
-
-def glob_escaped(text: str) -> str:
-    """`text` as a pattern that matches itself."""
-    return "".join(f"[{c}]" if c in "*?[" else c for c in text)
