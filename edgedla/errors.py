@@ -169,7 +169,7 @@ def described(error: Optional[BaseException]) -> str:
 
 
 @contextlib.contextmanager
-def own_code(failed: Callable[[BaseException], EdgedlaError]) -> Iterator[None]:
+def own_code(failed: Callable[[BaseException], Exception]) -> Iterator[None]:
     """Calls of a user's own code: whatever ends it becomes the error that `failed` makes of it.
 
     Its `sys.exit(0)` is no success of the command, and a panic of a library in Rust or a test that skips is no Exception.

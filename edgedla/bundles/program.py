@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import json
 import os
 import signal
@@ -14,7 +15,7 @@ from typing import Any, Callable, Dict, List, Optional
 from edgedla.errors import EdgedlaError, EnvironmentMissing
 from edgedla.processes.malloc import collect_often, limit_arenas
 from edgedla.runtime.pipeline.config import check_names, config_from, with_overrides
-from edgedla.runtime.pipeline.open_pipeline import opened_parts
+from edgedla.runtime.pipeline.open_pipeline import on_signal, opened_parts
 from edgedla.runtime.pipeline.settings import PipelineConfig
 from edgedla.text.printable import printable_text, without_credentials
 
@@ -120,14 +121,10 @@ def _run(config: PipelineConfig, ready: Callable[[], None]) -> int:
     with opened_parts(config) as parts:
         opened = parts.pipeline
 
-        def end(*_: Any) -> None:
-            # A second signal means that the user does not want to wait.
-            (opened.force_stop if opened.stopping else opened.stop)()
-
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             # `nohup` ignores SIGHUP.
             if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
-                signal.signal(number, end)
+                signal.signal(number, functools.partial(on_signal, opened))
         collect_often()
         ready()
         with _numbers(opened, config), _page(opened, config):

@@ -175,7 +175,7 @@ def _run(read: Callable[[], PipelineConfig], file: str, title: str) -> Dict[str,
     from edgedla.cli.terminal.live_line import live_line
     from edgedla.processes.malloc import collect_often, limit_arenas
     from edgedla.runtime.health.service import as_service
-    from edgedla.runtime.pipeline.open_pipeline import opened_parts, watched
+    from edgedla.runtime.pipeline.open_pipeline import on_signal, opened_parts, watched
     from edgedla.runtime.pipeline.reload import Reloader, reloading
 
     config = read()
@@ -187,10 +187,7 @@ def _run(read: Callable[[], PipelineConfig], file: str, title: str) -> Dict[str,
             if hasattr(signal, "SIGHUP"):
                 signal.signal(signal.SIGHUP, lambda *_: reloader.ask())
 
-        def end(*_: Any) -> None:
-            # The second Ctrl-C does not wait.
-            (opened.force_stop if opened.stopping else opened.stop)()
-
+        end = functools.partial(on_signal, opened)
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, end)
         # SIGHUP means a closed terminal. Under `nohup` it is ignored; a run of a pipeline file reads the file again.

@@ -11,7 +11,7 @@ import numpy as np
 
 from edgedla.conversion.comparison import worst_difference
 from edgedla.conversion.converted import SEED, Converted, opset_of, parser_notes, tidied, tolerance_of
-from edgedla.errors import ModelError, UsageError
+from edgedla.errors import ModelError, UsageError, own_code
 
 Shapes = Optional[Mapping[str, Sequence[int]]]
 #: Class -> kind, subclasses first: a ScriptModule is a Module too. As names, so that nothing is imported.
@@ -51,11 +51,10 @@ def saved(model: Any, kind: str, example_inputs: Any) -> Iterator[Tuple[Path, Sh
         ModelError: the framework cannot save it.
     """
     with tempfile.TemporaryDirectory(prefix="edgedla-model-") as folder:
-        path = Path(folder) / f"{type(model).__name__}{_ENDINGS[kind]}"
-        try:
+        where = type(model).__name__
+        path = Path(folder) / f"{where}{_ENDINGS[kind]}"
+        with own_code(lambda e: ModelError(f"it cannot be saved: {type(e).__name__}: {e}", where=where)):
             _save(model, kind, path)
-        except Exception as e:
-            raise ModelError(f"it cannot be saved: {type(e).__name__}: {e}", where=type(model).__name__) from e
         yield path, _sizes(model, kind, example_inputs)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import onnx
 import pytest
 
 import edgedla
-from edgedla.conversion.objects import object_kind
+from edgedla.conversion.objects import object_kind, saved
 from edgedla.errors import ModelError, UsageError
 
 needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed")
@@ -170,3 +171,13 @@ def test_a_keras_model_without_weights_is_refused_by_name() -> None:
     with pytest.raises(ModelError, match="cannot be saved") as caught:
         edgedla.convert(keras.Sequential([keras.layers.Dense(3)], name="unbuilt"))
     assert caught.value.where == "Sequential"
+
+
+def test_a_model_whose_own_code_ends_the_program_is_refused_by_name() -> None:
+    class Model:
+        def export(self, *_: object, **__: object) -> None:
+            sys.exit(0)
+
+    with pytest.raises(ModelError, match="cannot be saved: SystemExit: 0") as caught, saved(Model(), "keras", None):
+        pass
+    assert caught.value.where == "Model"

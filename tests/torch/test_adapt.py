@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any, Callable, Dict
 
@@ -218,9 +219,27 @@ class Wide(nn.Module):
         return x * torch.relu(self.conv(x))
 
 
+class Ending(nn.Module):
+    """A forward that ends the program where it is traced."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(3, 3, 3, padding=1)
+
+    def forward(self, x: Any) -> Any:
+        if not isinstance(x, torch.Tensor):
+            sys.exit("no tensor")
+        return F.hardswish(self.conv(x))
+
+
 @pytest.mark.parametrize(
     ("module", "size", "place", "reason"),
-    [(Pooled, 16, "pool", "several sizes"), (Moody, 16, "top module", "training mode"), (Wide, 37, "top module", "prime factor")],
+    [
+        (Pooled, 16, "pool", "several sizes"),
+        (Moody, 16, "top module", "training mode"),
+        (Wide, 37, "top module", "prime factor"),
+        (Ending, 16, "top module", "cannot be traced: no tensor"),
+    ],
 )
 def test_adapt_refusals_name_line_and_reason(module: Any, size: int, place: str, reason: str) -> None:
     x = images((1, 3, size, size))

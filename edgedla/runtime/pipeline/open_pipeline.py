@@ -116,6 +116,11 @@ def opened_parts(
         yield Opened(opened, outputs)
 
 
+def on_signal(pipeline: Pipeline, *_: object) -> None:
+    """What a signal does that ends the process: the first lets the pipeline finish, a second one does not wait."""
+    (pipeline.force_stop if pipeline.stopping else pipeline.stop)()
+
+
 def readable_models(config: PipelineConfig) -> Tuple[List[Model], Dict[str, str]]:
     """(models whose artifact can be read, model -> why another cannot): one damaged artifact must not keep all cameras off.
 

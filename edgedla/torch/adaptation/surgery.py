@@ -12,6 +12,7 @@ from typing import Any, Dict, Iterable, Optional, Sequence, Tuple
 import torch
 from torch import fx, nn
 
+from edgedla.errors import own_code
 from edgedla.torch.adaptation.rewrites import Form, Refused
 from edgedla.torch.calls import Key, Paths, Recorder
 from edgedla.torch.exporting import evaluating
@@ -75,16 +76,19 @@ class _Shallow(fx.Tracer):
         return True
 
 
+def _not_traced(error: BaseException) -> Refused:
+    text = str(error).strip().splitlines() or [type(error).__name__]
+    return Refused(f"its forward cannot be traced: {text[0][:_TRACE_CHARACTERS]}")
+
+
 def _traced(part: nn.Module) -> fx.GraphModule:
     codes, graphs = [], []
     for training in (True, False):
         before = part.training
         part.training = training
         try:
-            graph = _Shallow().trace(part)
-        except Exception as e:
-            text = str(e).strip().splitlines() or [type(e).__name__]
-            raise Refused(f"its forward cannot be traced: {text[0][:_TRACE_CHARACTERS]}") from e
+            with own_code(_not_traced):
+                graph = _Shallow().trace(part)
         finally:
             part.training = before
         graphs.append(graph)
