@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Dict, List, Optional, Tuple
 
-from edgedla.text.fields import Fields
+from edgedla.text.printable import Fields
 
 
 class Skip(Exception):

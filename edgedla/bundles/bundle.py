@@ -15,7 +15,7 @@ from edgedla.bundles.contents import Contents, contents_of
 from edgedla.errors import EnvironmentMissing, UsageError
 from edgedla.io.files import write_atomic
 from edgedla.io.publishing import publication
-from edgedla.text.fields import Fields
+from edgedla.text.printable import Fields
 
 #: The oldest time a zip can state. A fixed time makes equal bundles equal byte for byte.
 _EPOCH = (1980, 1, 1, 0, 0, 0)

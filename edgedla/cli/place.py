@@ -53,8 +53,8 @@ SAME = ("clocks_locked", "profile", "layer_info", "use_unknown", "shapes", "batc
 @option(
     "--max-latency",
     field="latency_bound_us",
-    metavar="US,...",
-    help="Maximum latency of a frame that runs alone, in microseconds: one for all models, or one per model.",
+    metavar="TIME,...",
+    help="Maximum latency of a frame that runs alone: 5000 (us) or 5ms, one for all models, or one per model.",
 )
 @option(
     "--devices",

@@ -10,7 +10,7 @@ from edgedla.arguments import require_field_types
 from edgedla.errors import UsageError
 from edgedla.preprocess.settings import PreprocessSettings
 from edgedla.regions.values import ROUGH_ERROR
-from edgedla.text.fields import as_json
+from edgedla.text.printable import as_json
 from edgedla.vocabulary import BACKENDS, one_of, require_map
 
 #: Level -> the changes it may make. Each level includes those below it.

@@ -17,7 +17,7 @@ from edgedla.errors import BuildError, DataError, EnvironmentMissing, ModelError
 from edgedla.io.files import sha256_of
 from edgedla.regions.float16_model import AS_FP16
 from edgedla.targets import platform_for
-from edgedla.text.fields import Fields
+from edgedla.text.printable import Fields
 
 #: Newest opset that all releases read correctly: parsers before TensorRT 10 read reductions of opset 18 wrongly.
 SAFE_OPSET = 17

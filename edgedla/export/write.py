@@ -12,7 +12,7 @@ from edgedla.export.handover import Export, ExportRequest, Files, Handover, hand
 from edgedla.io.files import below
 from edgedla.io.publishing import publication
 from edgedla.io.sealed import is_plain_file
-from edgedla.text.fields import Fields
+from edgedla.text.printable import Fields
 from edgedla.vocabulary import one_of
 
 #: To add a runtime: its file, and its row here.

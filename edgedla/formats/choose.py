@@ -12,7 +12,7 @@ from edgedla.graph.layer_graph import LayerGraph
 from edgedla.rules import load_rules
 from edgedla.rules.verdict import Effect, Finding
 from edgedla.targets.platform import Platform
-from edgedla.text.fields import Fields
+from edgedla.text.printable import Fields
 
 DLA, GPU = "DLA", "GPU"
 #: Element type of an input or output, by the precision of its layers.

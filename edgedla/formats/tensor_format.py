@@ -7,7 +7,7 @@ from enum import Enum
 from typing import Dict, Sequence, Tuple
 
 from edgedla.errors import UsageError
-from edgedla.text.fields import Fields
+from edgedla.text.printable import Fields
 
 #: trtexec's type prefix by TensorRT's DataType name.
 TYPE_PREFIX: Dict[str, str] = {

@@ -7,7 +7,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from edgedla.errors import DocumentError
 from edgedla.records.real_placement import DLA, GPU, Real
-from edgedla.text.fields import Fields
+from edgedla.text.printable import Fields
 
 
 @dataclass(frozen=True)

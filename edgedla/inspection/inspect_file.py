@@ -36,7 +36,7 @@ from edgedla.records.loadable import LoadableFile, read_loadable
 from edgedla.records.plan_header import plan_header
 from edgedla.regions.report import CheckReport
 from edgedla.targets import platform_for
-from edgedla.text.fields import Fields
+from edgedla.text.printable import Fields
 
 _ENGINE_HINT = (
     "a TensorRT engine is not opened here: deserialising it runs code of whoever built it. On a device where you trust "

@@ -16,8 +16,7 @@ from edgedla.placement.problem.model import import_notes
 from edgedla.placement.problem.read_models import ModelSource
 from edgedla.placement.request import PlacementRequest
 from edgedla.placement.result.placement import Placement
-from edgedla.text.fields import Fields
-from edgedla.text.printable import json_text
+from edgedla.text.printable import Fields, json_text
 
 #: Pairs with a front: for each bound on the latency of every model's frame, the second objective is optimised.
 PAIRS: Tuple[Tuple[str, str], ...] = (("latency", "energy"), ("latency", "throughput"))

@@ -9,7 +9,7 @@ from edgedla.arguments import require_field_types
 from edgedla.errors import DocumentError, UsageError
 from edgedla.importers.model_file.embedded_preprocess import EmbeddedPreprocess
 from edgedla.preprocess.geometry import FITS
-from edgedla.text.fields import Fields
+from edgedla.text.printable import Fields
 from edgedla.vocabulary import one_of
 
 COLOURS = ("rgb", "bgr")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Dict, Optional, Tuple
 
 from edgedla.records.foreign_node import ForeignNode
-from edgedla.text.fields import Fields, as_json
+from edgedla.text.printable import Fields, as_json
 
 #: Layers whose refusal costs nothing with fallback: they are folded into weights at build time.
 FOLDED_TYPES = frozenset({"CONSTANT"})

@@ -12,7 +12,7 @@ from edgedla.io.documents import described
 from edgedla.io.files import read_plain
 from edgedla.records.foreign_node import ForeignNode, names_in, parse_foreign_node
 from edgedla.records.json_text import parse_json
-from edgedla.text.fields import Fields
+from edgedla.text.printable import Fields
 
 #: Larger JSON files are not inspector output; the largest known one has some 30 MB.
 MAX_FILE_BYTES = 512 * 1024 * 1024

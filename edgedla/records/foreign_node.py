@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Optional, Tuple
 
-from edgedla.text.fields import Fields
+from edgedla.text.printable import Fields
 
 _OPEN = "{ForeignNode["
 

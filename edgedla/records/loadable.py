@@ -14,7 +14,7 @@ from typing import Any, Dict, List, Optional, Tuple, Union
 from edgedla.errors import DocumentError
 from edgedla.io.files import read_plain
 from edgedla.records.flatbuffer import Table, open_buffer
-from edgedla.text.fields import Fields
+from edgedla.text.printable import Fields
 
 KNOWN_VERSION = (0, 7, 0)
 MAX_FILE_BYTES = 2 * 1024 * 1024 * 1024

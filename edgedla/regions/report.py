@@ -21,7 +21,7 @@ from edgedla.regions.values import (
 )
 from edgedla.rules.verdict import Finding, Support, Verdict
 from edgedla.targets.platform import Platform
-from edgedla.text.fields import Fields
+from edgedla.text.printable import Fields
 from edgedla.text.shown import Report
 
 

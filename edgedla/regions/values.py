@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Any, Dict, FrozenSet, NamedTuple, Optional, Tuple
 
 from edgedla.rules.verdict import Support
-from edgedla.text.fields import Fields, as_json
+from edgedla.text.printable import Fields, as_json
 
 
 class Placed(str, Enum):

@@ -15,7 +15,7 @@ from edgedla.remote.holder import holder_from
 from edgedla.remote.inventory import BoardEntry
 from edgedla.remote.job import Request, Terminal, other_parts, run_on
 from edgedla.targets import module_for
-from edgedla.text.fields import Fields
+from edgedla.text.printable import Fields
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Dict, Mapping, Tuple
 
-from edgedla.text.fields import Fields
 from edgedla.text.pages import page_of
+from edgedla.text.printable import Fields
 
 
 class Support(str, Enum):

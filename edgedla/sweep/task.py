@@ -12,7 +12,7 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Seque
 from edgedla.errors import ModelError
 from edgedla.identity import identity
 from edgedla.io.files import sha256_of
-from edgedla.text.fields import Fields
+from edgedla.text.printable import Fields
 
 #: Raised when a row changes its meaning, so that earlier rows are not reused.
 ROW_VERSION = 4

@@ -1,15 +1,17 @@
 """Names of a model, a file or a log may hold what a terminal obeys; here they become what it shows.
 
 Besides C0 and C1: separators that begin a line, and marks that turn the direction of what follows. Words of an error besides
-may repeat an address with its password; it is taken out here.
+may repeat an address with its password; it is taken out here. And values as JSON holds them: a document is printed too.
 """
 
 from __future__ import annotations
 
 import io
 import math
+import os
 import re
-from typing import Any, Callable, Optional, TextIO, Union
+from enum import Enum
+from typing import Any, Callable, Dict, Mapping, Optional, TextIO, Union
 
 _TURNS = "\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069"
 _CONTROL = re.compile(f"[\x00-\x1f\x7f-\x9f{_TURNS}\ud800-\udfff]")
@@ -98,6 +100,28 @@ def json_text(document: Any, default: Optional[Callable[[Any], Any]] = None) -> 
         text.write(words)
     text.write("\n")
     return json_escaped(text.getvalue())
+
+
+class Fields:
+    """Base of dataclasses whose document has a key for each of their fields."""
+
+    def to_dict(self) -> Dict[str, Any]:
+        return {name: as_json(value) for name, value in vars(self).items()}
+
+
+def as_json(value: Any) -> Any:
+    """Tuples become lists, words of an Enum and paths text; a value with a document of its own becomes that."""
+    if type(value) in (str, int, float, bool, type(None)):
+        return value
+    if hasattr(value, "to_dict"):
+        return value.to_dict()
+    if isinstance(value, (Enum, os.PathLike)):
+        return str(value)
+    if hasattr(value, "__dataclass_fields__"):
+        value = vars(value)
+    if isinstance(value, Mapping):
+        return {key: as_json(x) for key, x in value.items()}
+    return [as_json(x) for x in value] if isinstance(value, (list, tuple)) else value
 
 
 def cell(value: Any) -> Any:

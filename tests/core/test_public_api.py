@@ -15,6 +15,7 @@ import pytest
 import edgedla
 from edgedla.errors import EdgedlaError, UsageError
 from edgedla.importers import load_onnx
+from edgedla.text.printable import Fields
 
 ROOT = Path(__file__).resolve().parents[2]
 DETECTOR = ROOT / "examples/00_shapes_detector/shapes_detector.onnx"
@@ -30,7 +31,8 @@ def signature(name: str) -> List[str]:
     lines = [f"class {name}"]
     if dataclasses.is_dataclass(value):
         lines += [f"  {f.name}: {f.type}" for f in dataclasses.fields(value)]
-    for attribute, member in sorted(vars(value).items()):
+    of_fields = {"to_dict": value.to_dict} if issubclass(value, Fields) else {}
+    for attribute, member in sorted({**of_fields, **vars(value)}.items()):
         if attribute.startswith("_") or not (inspect.isfunction(member) or isinstance(member, property)):
             continue
         lines.append(f"  .{attribute}" + (str(inspect.signature(member)) if inspect.isfunction(member) else ""))

@@ -12,7 +12,7 @@ from edgedla.errors import DocumentError
 from edgedla.importers.model_file.changed_outputs import ChangedOutput
 from edgedla.io.documents import header
 from edgedla.io.files import sha256_of_bytes
-from edgedla.text.fields import Fields
+from edgedla.text.printable import Fields
 
 #: `Artifact.kind` of a file that holds a TensorRT engine and no manifest; such a one is run and never saved.
 BARE_ENGINE = "engine"

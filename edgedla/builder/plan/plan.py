@@ -8,7 +8,7 @@ from typing import Any, Dict, Mapping, Optional, Tuple
 
 from edgedla.errors import DocumentError
 from edgedla.io.documents import header, require
-from edgedla.text.fields import Fields
+from edgedla.text.printable import Fields
 from edgedla.vocabulary import GPU, PRECISIONS
 
 

@@ -7,7 +7,7 @@ from typing import Any, Dict, Mapping, NamedTuple, Optional, Tuple
 
 from edgedla.builder.plan.plan import BuildPlan
 from edgedla.io.documents import header
-from edgedla.text.fields import as_json
+from edgedla.text.printable import as_json
 from edgedla.vocabulary import GPU
 
 #: Layer name -> (LayerType name, can_run_on_DLA) of each layer of that name in the parsed network.

@@ -8,8 +8,8 @@ from typing import Any, Dict, Optional
 
 import click
 
-from edgedla.cli.accuracy.metric_options import DropType, chosen_metric, classes_option, metric_options
-from edgedla.cli.arguments.option import option
+from edgedla.cli.accuracy.metric_options import chosen_metric, classes_option, metric_options
+from edgedla.cli.arguments.option import DROP, option
 from edgedla.cli.arguments.preprocess import preprocess_options, preprocess_settings
 from edgedla.cli.arguments.shapes import ShapesType
 from edgedla.cli.options import memory_option
@@ -33,7 +33,7 @@ from edgedla.errors import NOT_SHOWN_CODE, UsageError
 @option("--shapes", type=ShapesType(), metavar="NAME:DIMS", help="Fix input shapes: name:1x3x224x224.")
 @option(
     "--max-drop",
-    type=DropType(),
+    type=DROP,
     metavar="X",
     help="Exit with 1 where the metric is more than X (1% or 0.01) below --against's, with 7 where the samples cannot show that it "
     "is not.",

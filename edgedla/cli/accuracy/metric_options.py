@@ -1,43 +1,16 @@
-"""--metric with what mAP needs besides its name, and --max-drop: shared by `evaluate`, `quantize` and `deploy`."""
+"""--metric with what mAP needs besides its name: shared by `evaluate`, `quantize` and `deploy`."""
 
 from __future__ import annotations
 
-import math
-from contextlib import suppress
 from typing import Any, Callable, Dict, Optional, Sequence, Tuple
 
 import click
 
 from edgedla.cli.arguments.option import Command, option, stacked
-from edgedla.errors import UsageError
 from edgedla.vocabulary import METRICS, require_map
 
 NAMES = f"{', '.join(METRICS)}, or module:function or FILE.py:function of (outputs, label)."
 Opened = Callable[[], Tuple[Sequence[str], Sequence[int]]]
-
-
-def parse_drop(text: str) -> float:
-    """`0.5%` or `0.005`, in the metric's own unit.
-
-    Raises:
-        UsageError: no number of 0 or more.
-    """
-    number, percent = (text[:-1], 100.0) if text.endswith("%") else (text, 1.0)
-    drop = math.nan
-    with suppress(ValueError):
-        drop = float(number) / percent
-    if not 0 <= drop < math.inf:
-        raise UsageError(f"{text!r} is not a drop of the metric", where="--max-drop", allowed="0.5%, or 0.005; 0 or more")
-    return drop
-
-
-class DropType(click.ParamType):
-    """click type of `--max-drop`."""
-
-    name = "drop"
-
-    def convert(self, value: Any, param: Optional[click.Parameter], ctx: Optional[click.Context]) -> Any:
-        return parse_drop(value) if isinstance(value, str) else value
 
 
 def metric_options(default: Optional[str], why: str = "") -> Callable[[Command], Command]:

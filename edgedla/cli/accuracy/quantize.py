@@ -7,9 +7,9 @@ from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
 
 import click
 
-from edgedla.cli.accuracy.metric_options import DropType, chosen_metric, classes_option, metric_options
+from edgedla.cli.accuracy.metric_options import chosen_metric, classes_option, metric_options
 from edgedla.cli.arguments.models import as_file
-from edgedla.cli.arguments.option import given_options, option
+from edgedla.cli.arguments.option import DROP, given_options, option
 from edgedla.cli.arguments.preprocess import preprocess_options, preprocess_settings
 from edgedla.cli.options import memory_option, platform_options, shape_options
 from edgedla.cli.output import deliver, echo, say
@@ -67,7 +67,7 @@ _TRANSLATES = ("model", "out", "calib", "target", "jetpack", "trt", "max_memory"
     is_flag=True,
     help="Take scales with dead channels all the same; report and artifact say so. Without it `build` refuses them.",
 )
-@option("--max-drop", type=DropType(), metavar="X", help="Repair until --metric falls by at most X: 1% or 0.01.")
+@option("--max-drop", type=DROP, metavar="X", help="Repair until --metric falls by at most X: 1% or 0.01.")
 @option("--bias-correction", is_flag=True, help="Correct biases for the mean rounding error of INT8.")
 @option("--equalize", is_flag=True, help="Even out the ranges of channels where that helps (cross-layer equalisation).")
 @option(

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any, Callable, List, Mapping, Optional, Sequence, Tuple, TypeVar
 
 import click
 
-from edgedla.cli.arguments.option import option, stacked
+from edgedla.cli.arguments.option import ENERGY_MJ, LATENCY_US, SHARE, option, stacked
 from edgedla.errors import ModelRefused, UsageError
 
 if TYPE_CHECKING:
@@ -50,35 +49,15 @@ def gate_options() -> Callable[[Command], Command]:
             "refusal, a predicted time longer by more than its spread.",
         ),
         option("--update-baseline", is_flag=True, help="Write the answers of these models into --baseline's file."),
-        option("--min-dla-macs", metavar="SHARE", callback=_SHARE, help="Exit with 1 below this share of MACs: 95%."),
+        option("--min-dla-macs", metavar="SHARE", type=SHARE, help="Exit with 1 below this share of MACs: 95%."),
         option("--max-loadables", type=click.IntRange(0), metavar="N", help="Exit with 1 above this many loadables."),
         option("--max-gpu-layers", type=click.IntRange(0), metavar="N", help="Exit with 1 above this many layers off the DLA."),
-        option("--max-latency", metavar="TIME", callback=_TIME, help="Exit with 1 above this time per frame: 5000 (us), 5ms."),
-        option("--max-energy", metavar="MJ", callback=_ENERGY, help="Exit with 1 above this energy per frame, in mJ."),
+        option("--max-latency", metavar="TIME", type=LATENCY_US, help="Exit with 1 above this time per frame: 5000 (us), 5ms."),
+        option("--max-energy", metavar="MJ", type=ENERGY_MJ, help="Exit with 1 above this energy per frame, in mJ."),
         option("--need-fps", type=NEED, metavar="N", help="--compare: mark boards that reach this many frames/s."),
         option("--need-ms", type=NEED, metavar="MS", help="--compare: mark boards that take at most this long per frame."),
         option("--max-w", type=NEED, metavar="W", help="--compare: mark boards that draw at most this power, idle included."),
     )
-
-
-def _limit(units: Mapping[str, float], allowed: str, most: float = 1e12) -> Callable[..., Optional[float]]:
-    """A callback that reads a number with one of these units."""
-
-    def read(context: click.Context, parameter: click.Parameter, text: Optional[str]) -> Optional[float]:
-        if text is None:
-            return None
-        matched = re.fullmatch(r"([0-9]{1,12}(?:[.][0-9]{1,12})?) ?([a-zA-Z%]*)", text.strip())
-        unit = units.get(matched[2].lower()) if matched else None
-        if matched is None or unit is None or float(matched[1]) * unit > most:
-            raise UsageError(f"{text!r} is not a limit", where=parameter.opts[0], allowed=allowed)
-        return float(matched[1]) * unit
-
-    return read
-
-
-_SHARE = _limit({"%": 0.01, "": 1.0}, "95% or 0.95", most=1.0)
-_TIME = _limit({"": 1.0, "us": 1.0, "ms": 1e3, "s": 1e6}, "5000 (microseconds), 5000us or 5ms")
-_ENERGY = _limit({"": 1.0, "mj": 1.0}, "millijoules: 20 or 20mJ")
 
 
 class Gate:

@@ -1,8 +1,10 @@
-"""`option`: click's, but joins or refuses a value that is given twice. click silently takes the last one."""
+"""`option`: click's, but joins or refuses a value given twice, of which click silently takes the last one; and numbers with units."""
 
 from __future__ import annotations
 
 import math
+from contextlib import suppress
+from string import ascii_lowercase
 from typing import Any, Callable, Dict, List, Mapping, Optional, TypeVar
 
 import click
@@ -100,3 +102,31 @@ def stacked(*options: Callable[[Command], Command]) -> Callable[[Command], Comma
         return command
 
     return add
+
+
+class Quantity(click.ParamType):
+    """click type of a number of 0 or more with a unit, which becomes the unit "". `name` and `allowed`: for the error."""
+
+    def __init__(self, name: str, units: Mapping[str, float], allowed: str, most: float = 1e12) -> None:
+        self.name, self._units, self._allowed, self._most = name, units, allowed, most
+
+    def convert(self, value: Any, param: Optional[click.Parameter], ctx: Optional[click.Context]) -> Any:
+        return self.read(value, param.opts[0] if param else "") if isinstance(value, str) else value
+
+    def read(self, text: str, where: str) -> float:
+        """The number. Raises UsageError: it is none, has another unit, or is out of range."""
+        number = text.strip().lower().rstrip(ascii_lowercase + "%")
+        unit = text.strip().lower()[len(number) :]
+        value = math.nan
+        with suppress(ValueError, KeyError):
+            value = float(number) * self._units[unit]
+        if not 0 <= value <= self._most:
+            raise UsageError(f"{text!r} is not a {self.name}", where=where, allowed=self._allowed)
+        return value
+
+
+SHARE = Quantity("share", {"%": 0.01, "": 1.0}, "95% or 0.95", most=1.0)
+DROP = Quantity("drop of the metric", {"%": 0.01, "": 1.0}, "0.5%, or 0.005; 0 or more")
+LATENCY_US = Quantity("time", {"": 1.0, "us": 1.0, "ms": 1e3, "s": 1e6}, "5000 (microseconds), 5000us or 5ms")
+ENERGY_MJ = Quantity("number of millijoules", {"": 1.0, "mj": 1.0}, "20 or 20mJ")
+DURATION_S = Quantity("time", {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}, "10m, 90s, 1h, or seconds")

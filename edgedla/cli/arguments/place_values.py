@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Dict, Optional, Tuple, Union
 
+from edgedla.cli.arguments.option import LATENCY_US
 from edgedla.errors import UsageError
 
 if TYPE_CHECKING:
@@ -54,8 +55,8 @@ def limits_for(platform: Platform, per_core: Optional[int], max_regions: Optiona
 
 
 def latency_bounds(text: Optional[str]) -> Union[None, float, Tuple[float, ...]]:
-    """--max-latency 5000 for all models, 5000,8000 for each of two."""
-    bounds = numbers(text, "--max-latency", "microseconds: 5000, or one number per model: 5000,8000")
+    """--max-latency 5ms for all models, 5ms,8ms for each of two."""
+    bounds = None if text is None else tuple(LATENCY_US.read(part, "--max-latency") for part in text.split(","))
     return bounds[0] if bounds and len(bounds) == 1 else bounds
 
 

@@ -3,43 +3,29 @@
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 import click
 
-from edgedla.cli.accuracy.metric_options import DropType, metric_options
+from edgedla.cli.accuracy.metric_options import metric_options
 from edgedla.cli.arguments.began import waited_s
 from edgedla.cli.arguments.models import as_file
-from edgedla.cli.arguments.option import option
+from edgedla.cli.arguments.option import DROP, DURATION_S, LATENCY_US, option
 from edgedla.cli.arguments.preprocess import preprocess_options, preprocess_settings
 from edgedla.cli.deploy.sizes import SizesType
 from edgedla.cli.options import memory_option, platform_options
 from edgedla.cli.output import echo, say
 from edgedla.cli.terminal.waiting import waiting
-from edgedla.errors import NOT_SHOWN_CODE, UsageError
+from edgedla.errors import NOT_SHOWN_CODE
 
 FORMATS = ("text", "json", "markdown", "html")
-_SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 
 EPILOG = """\
 Levels: 0 the model as it is, in FP16; 1 exact rewrites, each proven (the default without --data); 2 also INT8, with
 calibration and mixed precision (the default with --data); 3 also approximate rewrites. From level 2 on a step is kept only
 if --metric falls by at most --max-drop.
 """
-
-
-def parse_budget(text: str) -> float:
-    """`10m`, `90s`, `1h` or seconds.
-
-    Raises:
-        UsageError: another form, or 0.
-    """
-    match = re.fullmatch(r"([0-9]+(?:[.][0-9]+)?)\s*(s|min|m|h)?", text.strip())
-    if match is None or not float(match[1]) > 0:
-        raise UsageError(f"{text!r} is not a time", where="--budget", allowed="10m, 90s, 1h, or seconds")
-    return float(match[1]) * _SECONDS[match[2] or ""]
 
 
 @click.command(epilog=EPILOG)
@@ -76,9 +62,9 @@ def parse_budget(text: str) -> float:
 @option(
     "--max-latency",
     field="max_latency_us",
-    type=float,
-    metavar="US",
-    help="Maximum latency per frame, in microseconds: measured on a Jetson, predicted elsewhere.",
+    type=LATENCY_US,
+    metavar="TIME",
+    help="Maximum latency per frame, measured on a Jetson, predicted elsewhere: 5000 (us), 5ms.",
 )
 @option(
     "--data",
@@ -90,12 +76,7 @@ def parse_budget(text: str) -> float:
 @option("--holdout", metavar="PATH", help="Samples to judge the result on, in place of the last fifth of --data.")
 @metric_options(None, "l2, 1 less the relative L2 error, which needs no labels")
 @option(
-    "--max-drop",
-    type=DropType(),
-    default="0.5%",
-    show_default=True,
-    metavar="X",
-    help="Maximum drop of the metric: 0.5% or 0.005.",
+    "--max-drop", type=DROP, default="0.5%", show_default=True, metavar="X", help="Maximum drop of the metric: 0.5% or 0.005."
 )
 @option(
     "--approximate",
@@ -106,6 +87,7 @@ def parse_budget(text: str) -> float:
 @option(
     "--budget",
     field="budget_s",
+    type=DURATION_S,
     metavar="TIME",
     help="Time limit for the whole call: 10m, 90s. When it ends, the best result so far counts.",
 )
@@ -152,15 +134,12 @@ def deploy(model: str, out: str, **given: Any) -> int:
 
     sizes: List[Optional[Dict[str, List[int]]]] = [size for option in given.pop("shapes") for size in option] or [None]
     output_format, fresh = given.pop("output_format"), given.pop("fresh")
-    max_latency, budget = given.pop("max_latency"), given.pop("budget")
+    limits = {"max_latency_us": given.pop("max_latency"), "budget_s": given.pop("budget")}
     given["preprocess"] = preprocess_settings(given)
     given["power_mode"] = given["power_mode"] or own_power_mode(given["target"])
     model = as_file(model, sizes[0], given.get("batch"))
     codes: List[int] = []
-    requests = [
-        DeployRequest(shapes=shapes, max_latency_us=max_latency, budget_s=parse_budget(budget) if budget else None, **given)
-        for shapes in sizes
-    ]
+    requests = [DeployRequest(shapes=shapes, **limits, **given) for shapes in sizes]
     if len(requests) > 1:
         claim(Path(out), model, [size_name(request.shapes) for request in requests])
         check_sizes(model, requests)

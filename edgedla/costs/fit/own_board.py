@@ -15,7 +15,7 @@ from edgedla.costs.profile import Correction, Profile
 from edgedla.errors import DocumentError
 from edgedla.graph import LayerGraph
 from edgedla.targets import platform_for
-from edgedla.text.fields import Fields
+from edgedla.text.printable import Fields
 from edgedla.vocabulary import DEVICE_KINDS
 
 #: Fewer measured operators are not enough to correct the others.

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
 
 from edgedla.errors import ModelError
-from edgedla.text.fields import Fields
+from edgedla.text.printable import Fields
 
 #: Key of the model's metadata.
 METADATA = "edgedla.outputs"

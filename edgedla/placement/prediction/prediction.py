@@ -8,8 +8,7 @@ from typing import Any, Dict, Mapping, Tuple
 from edgedla.costs.cost import Cost, total, weakest
 from edgedla.io.documents import header
 from edgedla.placement.prediction.breakdown import Breakdown
-from edgedla.text.fields import Fields
-from edgedla.text.printable import json_text
+from edgedla.text.printable import Fields, json_text
 from edgedla.text.shown import Report
 
 

@@ -9,7 +9,7 @@ from edgedla.costs.cost import device_kind
 from edgedla.placement.problem.evaluate import Region
 from edgedla.placement.problem.grouping import is_acyclic
 from edgedla.placement.problem.problem import Problem
-from edgedla.text.fields import Fields
+from edgedla.text.printable import Fields
 from edgedla.vocabulary import DEVICES, GPU
 
 #: Rule -> what it demands, in the order of the checks.

@@ -7,8 +7,7 @@ from typing import Any, Dict, Mapping, Optional, Tuple, Union
 
 from edgedla.costs.cost import Cost
 from edgedla.io.documents import header
-from edgedla.text.fields import as_json
-from edgedla.text.printable import json_text, rounded
+from edgedla.text.printable import as_json, json_text, rounded
 from edgedla.text.shown import Report
 
 #: Key -> why a layer is on its device.

@@ -19,7 +19,7 @@ from edgedla.runtime.sources.cameras import cameras
 from edgedla.targets.board import Board, this_board
 from edgedla.targets.device_files import core_folder
 from edgedla.targets.jetson import root
-from edgedla.text.fields import Fields
+from edgedla.text.printable import Fields
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Mapping, NamedTuple, Optional, Tuple
 
 import pytest
 
-from edgedla.text.fields import Fields, as_json
+from edgedla.text.printable import Fields, as_json
 
 pytestmark = pytest.mark.once
 
