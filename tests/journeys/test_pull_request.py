@@ -117,6 +117,22 @@ def test_a_broken_model_ends_with_3_and_the_others_still_get_their_answers(repos
     assert "second on orin-nx-16gb" in done.stdout
 
 
+def test_a_model_whose_file_is_gone_is_named_and_an_update_leaves_it_out(repository: Path) -> None:
+    (repository / "models" / "third.onnx").unlink()
+    words = ("check", "models", *PLACE, "-q", "--baseline", "dla.json")
+    gone = "gone: models/third.onnx, which dla.json holds: there is no such file; "
+    done = edgedla(repository, *words)
+    assert (done.returncode, done.stderr) == (0, f"edgedla: {gone}--update-baseline leaves it out\n")
+    # A function that makes a model has no file.
+    document = json.loads((repository / "dla.json").read_text())
+    document["models"]["timm:resnet18"] = document["models"]["models/third.onnx"]
+    (repository / "dla.json").write_text(json.dumps(document))
+    done = edgedla(repository, *words, "--update-baseline")
+    assert f"edgedla: {gone}it is left out" in done.stderr.splitlines()
+    held = json.loads((repository / "dla.json").read_text())["models"]
+    assert sorted(held) == ["models/first.onnx", "models/second.onnx", "timm:resnet18"]
+
+
 def test_a_model_without_a_row_is_new_and_no_failure(repository: Path) -> None:
     save(falls_back(), repository / "models" / "fourth.onnx")
     done = edgedla(repository, "check", "models", *PLACE, "-q", "--baseline", "dla.json")

@@ -122,6 +122,7 @@ class Gate:
                 held.put(file, baselines.place_of(report), standing_of(report))
             for file, where, text in refused:
                 held.put(file, where, Standing(refused=text))
+            held.leave_out(held.gone())
             held.write(rules)
             self.said.append(f"written: {self.baseline}")
             return [file for file, _, _ in refused]

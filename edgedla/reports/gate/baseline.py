@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path, PurePath
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from edgedla.errors import DocumentError
 from edgedla.io.documents import header, require
@@ -41,6 +41,15 @@ class Baseline:
 
     def put(self, file: str, place: str, standing: Standing) -> None:
         self._models.setdefault(self.named(file), {})[place] = standing
+
+    def gone(self) -> List[str]:
+        """Models whose file is there no more; one made by a function, or from standard input, has none."""
+        folder = os.path.dirname(os.path.abspath(self.path))
+        return [name for name in self._models if name.endswith(".onnx") and not os.path.exists(os.path.join(folder, name))]
+
+    def leave_out(self, names: Iterable[str]) -> None:
+        for name in names:
+            del self._models[name]
 
     def write(self, rules_version: str) -> None:
         """Writes the file whole, sorted by model, so that a merge of two additions has no conflict within a model."""
@@ -135,6 +144,8 @@ def lines(baseline: Baseline, answers: Sequence[Answer], rules_version: str, upd
             text.append(f"new: {who} {missing}")
         text += [f"worse: {who}: {sentence}" for sentence in answer.change.worse]
         text += [f"better: {who}: {sentence}" for sentence in answer.change.better]
+    left_out = "it is left out" if update else "--update-baseline leaves it out"
+    text += [f"gone: {name}, which {baseline.path} holds: there is no such file; {left_out}" for name in sorted(baseline.gone())]
     if any(answer.change.worse for answer in answers) and baseline.rules_version not in ("", rules_version):
         text.append(
             f"note: {baseline.path} was written under rules {baseline.rules_version}; these are {rules_version}, so a difference "
