@@ -222,8 +222,9 @@ def _rates_note(problem: Problem, best: Evaluation, pace: Optional[OneInFlight],
     one = pace or OneInFlight(costs, one_process=True)
     rates = ", ".join(f"{name} {short(1e6 / p.frame_us)}" for name, p in zip(problem.models, one.paces(problem, best)))
     process = "in one process" if one.one_process else "in processes of their own"
-    text = f"with one frame of each model in flight, {process}, frames/s: {rates}"
-    return text if pace else f"{text}; the period needs several in flight"
+    if pace:
+        return f"with one frame of each model in flight, {process}, frames/s: {rates}"
+    return f"this takes several frames of each model in flight; with only one of each, {process}, frames/s: {rates}"
 
 
 def _solved(

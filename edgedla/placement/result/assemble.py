@@ -19,6 +19,7 @@ from edgedla.placement.problem.validate import limits_broken
 from edgedla.placement.result import placement as p
 from edgedla.placement.result.reasons import reasons
 from edgedla.placement.solvers.solve import MOST_ITEMS
+from edgedla.placement.worth.headline import slower
 from edgedla.placement.worth.ways import on_device
 from edgedla.regions.transitions import BORDER_BYTES
 from edgedla.targets import Platform
@@ -275,6 +276,7 @@ def _freed(problem: Problem, best: Evaluation) -> str:
     """What the DLA buys under "gpu-time", and for how much time of a frame."""
     alone = evaluate(problem, (GPU,) * len(problem.items))
     kept, frame = (worth(problem, best, name) / worth(problem, alone, name) for name in ("gpu-time", "latency"))
-    alone_us = short(worth(problem, alone, "gpu-time"))
-    slower = f"{frame:.2g} times slower" if frame >= 1 else f"{1 / frame:.2g} times faster"
-    return f"the DLA frees {100 * (1 - kept):.0f} % of the GPU's time per frame ({alone_us} us with the GPU alone), {slower} per frame"
+    freed = (
+        f"{100 * (1 - kept):.0f} % of the GPU's time per frame ({short(worth(problem, alone, 'gpu-time'))} us with the GPU alone)"
+    )
+    return f"the DLA frees {freed}, {slower(frame)} per frame"

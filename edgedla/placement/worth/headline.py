@@ -111,7 +111,7 @@ class Axis(NamedTuple):
             return "equal"
         chance = "" if self.sure else "probably "
         if self.name == "time":
-            return f"{chance}{times(self._told)} {'slower' if self.ratio > 1 else 'faster'}"
+            return f"{chance}{slower(self.ratio)}"
         if self._in_times:
             return f"{chance}{times(self._told)} as {'many' if self.name == 'frames' else 'much'}"
         return f"{chance}{self._percent(self._told)}"
@@ -287,6 +287,11 @@ def _when_placed(best: Optional[Way], axis: Axis, enough: float = 1.0) -> str:
 def times(ratio: float) -> str:
     """`2.5 times`."""
     return f"{significant(ratio, 2)} times"
+
+
+def slower(ratio: float) -> str:
+    """One time against another: `2.5 times slower`, `1.4 times faster`."""
+    return f"{times(max(ratio, 1 / ratio))} {'slower' if ratio > 1 else 'faster'}"
 
 
 def percent(share: float) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from edgedla.placement.worth.headline import slower
 from edgedla.text.printable import MINUS as MINUS
 from edgedla.text.printable import significant as significant
 
@@ -29,8 +30,8 @@ def best_found(gap: float) -> str:
 
 def beside(now_us: float, other_us: float) -> str:
     """`1.4 times slower than`, `as fast as`."""
-    ratio = significant(max(now_us / other_us, other_us / now_us), 2)
-    return "as fast as" if ratio == "1.0" else f"{ratio} times {'slower' if now_us > other_us else 'faster'} than"
+    text = slower(now_us / other_us)
+    return "as fast as" if text.startswith("1.0 ") else f"{text} than"
 
 
 def signed(value: float, digits: int = 3) -> str:
