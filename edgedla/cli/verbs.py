@@ -23,10 +23,10 @@ GROUPS: Dict[str, Dict[str, Tuple[str, str]]] = {
         "export": ("edgedla.cli.export:export", "Hand a build to DeepStream, Triton, ONNX Runtime or Savant."),
     },
     "Run it": {
-        "run": ("edgedla.cli.run:run", "Run a camera pipeline over GPU and DLA cores."),
-        "sources": ("edgedla.cli.sources:sources", "List cameras, of this machine or a network, as sources."),
-        "bench": ("edgedla.cli.bench:bench", "Measure latency and throughput of a built network."),
-        "monitor": ("edgedla.cli.monitor:monitor", "Watch DLA load, clocks, temperatures and power of this Jetson."),
+        "run": ("edgedla.cli.running.run:run", "Run a camera pipeline over GPU and DLA cores."),
+        "sources": ("edgedla.cli.running.sources:sources", "List cameras, of this machine or a network, as sources."),
+        "bench": ("edgedla.cli.running.bench:bench", "Measure latency and throughput of a built network."),
+        "monitor": ("edgedla.cli.running.monitor:monitor", "Watch DLA load, clocks, temperatures and power of this Jetson."),
         "bundle": ("edgedla.cli.deploy.bundle:bundle", "Pack a pipeline and what it needs, to run without pip."),
     },
     "Boards and fleets": {

@@ -170,6 +170,11 @@ def significant(value: float, digits: int = 3) -> str:
     return f"{MINUS}{text}" if value < 0 else text
 
 
+def slower(ratio: float) -> str:
+    """One time against another: `2.5 times slower`, `1.4 times faster`."""
+    return f"{significant(max(ratio, 1 / ratio), 2)} times {'slower' if ratio > 1 else 'faster'}"
+
+
 def or_not_known(value: Optional[float]) -> Union[float, str]:
     """A number as it is, "not known" for None."""
     return "not known" if value is None else value

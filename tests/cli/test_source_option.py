@@ -11,7 +11,7 @@ from typing import List
 import pytest
 
 from edgedla.cli.main import exit_code_of
-from edgedla.cli.source_option import VARIABLE, sources_of
+from edgedla.cli.running.source_option import VARIABLE, sources_of
 from edgedla.errors import DocumentError, UsageError
 from edgedla.text.addresses import has_secret
 
@@ -69,7 +69,7 @@ def test_has_secret_detects_credentials_in_addresses(text: str, secret: bool) ->
 
 CHILD = """
 import sys
-from edgedla.cli.source_option import sources_of
+from edgedla.cli.running.source_option import sources_of
 said = []
 assert sources_of([a.partition("--source=")[2] or a for a in sys.argv[2:]], None, said.append)[-1].endswith("S3cret@cam:554/1")
 sys.stdout.buffer.write(open("/proc/self/cmdline", "rb").read() + b"\\n" + "".join(said).encode())

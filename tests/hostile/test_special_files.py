@@ -10,7 +10,7 @@ from typing import Iterator, List
 import pytest
 
 from edgedla.cli.main import exit_code_of
-from edgedla.cli.source_option import sources_of
+from edgedla.cli.running.source_option import sources_of
 from edgedla.errors import DocumentError
 from edgedla.io.files import open_plain, sha256_of, without_links
 from edgedla.sweep.journal import Journal

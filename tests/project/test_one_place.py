@@ -11,7 +11,7 @@ from typing import Dict, Set
 import click
 import pytest
 
-from edgedla.cli.run import run
+from edgedla.cli.running.run import run
 from edgedla.cli.verbs import VERBS
 from edgedla.fixes.rewrites import ORDER
 from edgedla.graph.kinds import KINDS, kind_class
@@ -108,7 +108,7 @@ def test_every_decoder_is_a_function_and_is_documented() -> None:
     assert all(callable(d) for d in DECODERS.values())
     told = "".join(str(o.help) for o in run.params if isinstance(o, click.Option) and "--decode" in o.opts)
     untold = [name for name in DECODERS if not re.search(rf"\b{name}\b", told)]
-    assert untold == [], "the help of --decode in edgedla/cli/run.py names every decoder"
+    assert untold == [], "the help of --decode in edgedla/cli/running/run.py names every decoder"
 
 
 @pytest.mark.parametrize(

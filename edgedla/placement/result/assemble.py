@@ -19,11 +19,10 @@ from edgedla.placement.problem.validate import limits_broken
 from edgedla.placement.result import placement as p
 from edgedla.placement.result.reasons import reasons
 from edgedla.placement.solvers.solve import MOST_ITEMS
-from edgedla.placement.worth.headline import slower
 from edgedla.placement.worth.ways import on_device
 from edgedla.regions.transitions import BORDER_BYTES
 from edgedla.targets import Platform
-from edgedla.text.printable import short
+from edgedla.text.printable import short, slower
 from edgedla.vocabulary import GPU
 
 

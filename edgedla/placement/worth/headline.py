@@ -17,7 +17,7 @@ from __future__ import annotations
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from edgedla.placement.worth.value import Way, Ways
-from edgedla.text.printable import significant
+from edgedla.text.printable import significant, slower
 
 EQUAL, LITTLE_WORK, MUCH, SAVES, FREES, MORE = 0.10, 0.05, 1.25, 0.80, 0.75, 1.25
 
@@ -287,11 +287,6 @@ def _when_placed(best: Optional[Way], axis: Axis, enough: float = 1.0) -> str:
 def times(ratio: float) -> str:
     """`2.5 times`."""
     return f"{significant(ratio, 2)} times"
-
-
-def slower(ratio: float) -> str:
-    """One time against another: `2.5 times slower`, `1.4 times faster`."""
-    return f"{times(max(ratio, 1 / ratio))} {'slower' if ratio > 1 else 'faster'}"
 
 
 def percent(share: float) -> str:

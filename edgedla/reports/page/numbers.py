@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-from edgedla.placement.worth.headline import slower
 from edgedla.text.printable import MINUS as MINUS
 from edgedla.text.printable import significant as significant
+from edgedla.text.printable import slower
 
 
 def milliseconds(latency_us: float) -> str:

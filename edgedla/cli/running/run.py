@@ -19,7 +19,7 @@ from edgedla.cli.arguments.preprocess import preprocess_options
 from edgedla.cli.board_option import BoardCommand
 from edgedla.cli.options import memory_option
 from edgedla.cli.output import deliver, destinations, echo
-from edgedla.cli.source_option import source_options, sources_of
+from edgedla.cli.running.source_option import source_options, sources_of
 from edgedla.errors import DocumentError, UsageError
 
 if TYPE_CHECKING:
