@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import ChainMap
 from typing import Any, Optional
 
+from edgedla.importers.model_file.value_names import bodies_of
+
 #: Most rounds of a loop whose condition never ends it. A round takes ONNX Runtime some 10 us, so these are minutes.
 MOST_ROUNDS = 10_000_000
 #: onnx.TensorProto.DataType
@@ -31,7 +33,7 @@ def _search(graph: Any, outer: ChainMap[str, Optional[int]]) -> Optional[str]:
             constants[node.output[0]] = constants.get(node.input[0])
         if node.op_type == "Loop" and _endless(node, constants):
             return str(node.name or (node.output[0] if node.output else "Loop"))
-        for body in (b for a in node.attribute for b in (a.g, *a.graphs) if b.node):
+        for body in bodies_of(node):
             name = _search(body, constants)
             if name is not None:
                 return name

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Set
 
 from edgedla.importers.model_file.shape_inference import inferred_by_values, with_inferred_shapes
-from edgedla.importers.model_file.value_names import read_names
+from edgedla.importers.model_file.value_names import bodies_of, read_names
 
 #: ONNX Runtime's own code and threads.
 RUNTIME_BYTES = 64 << 20
@@ -175,7 +175,7 @@ class _Walk:
         """True if the node's outputs are the same in every run; records their size."""
         if node.op_type in RANDOM or any(n and n not in self.constants for n in node.input):
             return False
-        if any(a.HasField("g") or a.graphs for a in node.attribute):
+        if bodies_of(node):
             return False
         self.constants.update(o for o in node.output if o)
         sparse = [a.sparse_tensor for a in node.attribute if a.HasField("sparse_tensor")]
@@ -197,12 +197,11 @@ class _Walk:
     def _inner(self, node: Any) -> List[SessionMemory]:
         """What the bodies of a node take while it runs. Constants that they compute are there all the time."""
         bodies = []
-        for attribute in node.attribute:
-            for graph in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
-                body = _Walk(self._sized(graph), self.opsets, self)
-                bodies.append(body.memory(0))
-                self.made += body.made
-                self.unknown += body.unknown
+        for graph in bodies_of(node):
+            body = _Walk(self._sized(graph), self.opsets, self)
+            bodies.append(body.memory(0))
+            self.made += body.made
+            self.unknown += body.unknown
         return bodies
 
     def _sized(self, body: Any) -> Any:

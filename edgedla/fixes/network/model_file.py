@@ -16,6 +16,7 @@ from edgedla.fixes.network.sound import require_sound_nodes
 from edgedla.graph.open_sizes import no_shape_text
 from edgedla.importers.model_file.onnx_file import read
 from edgedla.importers.model_file.tensor_data import inside, outside
+from edgedla.importers.model_file.value_names import bodies_of
 from edgedla.importers.operator_schema import DEFAULT_DOMAINS
 from edgedla.regions.float16_model import KEPT
 
@@ -172,9 +173,8 @@ def _all_nodes(nodes: Iterable[Any]) -> Iterator[Any]:
     """The nodes, and those of their subgraphs."""
     for node in nodes:
         yield node
-        for entry in node.attribute:
-            for body in [entry.g] if entry.HasField("g") else entry.graphs:
-                yield from _all_nodes(body.node)
+        for body in bodies_of(node):
+            yield from _all_nodes(body.node)
 
 
 def checked(model: Any) -> None:

@@ -21,7 +21,7 @@ from edgedla.importers.model_file.float16_tensors import (
     to_float16,
 )
 from edgedla.importers.model_file.shape_inference import with_inferred_shapes
-from edgedla.importers.model_file.value_names import read_names, rename
+from edgedla.importers.model_file.value_names import bodies_of, read_names, rename
 from edgedla.importers.operator_schema import DEFAULT_DOMAINS, SIZES, operator_schema
 
 _QDQ = frozenset(("QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"))
@@ -168,7 +168,7 @@ class _Conversion:
         """Why a node cannot compute in FLOAT16; "" where it can."""
         if node.domain not in DEFAULT_DOMAINS or operator_schema(node.op_type, self.opset) is None:
             return "its types are its own"
-        if any(a.HasField("g") or a.graphs for a in node.attribute):
+        if bodies_of(node):
             return "it has subgraphs"
         if any(name and name not in self.types for name in (*node.input, *node.output)):
             return "its types are not known"

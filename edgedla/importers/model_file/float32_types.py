@@ -11,7 +11,7 @@ from typing import Any, Dict, List, Optional, Tuple
 import numpy as np
 
 from edgedla.importers.model_file.tensor_types import FLOAT, tensor_types
-from edgedla.importers.model_file.value_names import last_name, read_names, rename
+from edgedla.importers.model_file.value_names import bodies_of, last_name, read_names, rename
 from edgedla.importers.operator_schema import DEFAULT_DOMAINS, SIZES
 
 #: onnx.TensorProto.DataType -> its name.
@@ -166,8 +166,8 @@ def _node(node: Any) -> None:
                 to_float32(tensor)
         for kind in (entry.tp, *entry.type_protos):
             _type(kind)
-        for body in (entry.g, *entry.graphs):
-            _graph(body)
+    for body in bodies_of(node):
+        _graph(body)
 
 
 def drop_casts(model: Any) -> int:

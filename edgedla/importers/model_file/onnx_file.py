@@ -14,6 +14,7 @@ from typing import Any, FrozenSet, List, Optional, Tuple
 from edgedla.errors import ModelError, ModelTooLarge
 from edgedla.importers.context import MAX_NESTED_SUBGRAPHS
 from edgedla.importers.model_file.sparse_weights import sparse_weights
+from edgedla.importers.model_file.value_names import bodies_of
 from edgedla.importers.model_file.wire import Malformed, check_size, fault, nested_graphs, stripped
 from edgedla.io.documents import is_artifact
 
@@ -225,8 +226,5 @@ def graph_size(graph: Any) -> int:
             break
         for node in nodes:
             size += len(node.input)
-            for attribute in node.attribute:
-                if attribute.HasField("g"):
-                    waiting.append(attribute.g)
-                waiting.extend(attribute.graphs)
+            waiting += bodies_of(node)
     return size

@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import Any, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 from edgedla.errors import ModelError
-from edgedla.importers.model_file.value_names import graphs_in
+from edgedla.importers.model_file.value_names import bodies_of, graphs_in
 from edgedla.importers.operator_schema import DEFAULT_DOMAINS
 
 #: Other domains whose operators ONNX Runtime has.
@@ -103,5 +103,5 @@ def _plugins(node: Any, functions: Any, inside: Tuple[Any, ...]) -> Iterator[str
 def _nodes_of(node: Any) -> Iterator[Any]:
     """The node, and those of its subgraphs."""
     yield node
-    for body in (body for attribute in node.attribute for body in (attribute.g, *attribute.graphs)):
+    for body in bodies_of(node):
         yield from (inner for graph in graphs_in(body) for inner in graph.node)

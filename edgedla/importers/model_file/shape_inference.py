@@ -7,7 +7,7 @@ import re
 from typing import Any, Dict, List, Optional
 
 from edgedla.errors import ModelError
-from edgedla.importers.model_file.value_names import graphs_in
+from edgedla.importers.model_file.value_names import bodies_of, graphs_in
 from edgedla.importers.model_file.wire import Malformed, stripped
 
 #: Equations that onnx's shape inference handles. On other characters it loops for ever (1.16 to 1.23).
@@ -88,9 +88,8 @@ def _nodes_of_long_vectors(graph: Any) -> List[int]:
                 volumes[value.name] = math.prod(dims)
     long = []
     for i, node in enumerate(graph.node):
-        most = _most_numbers(node, volumes)
-        for name in node.output:
-            volumes.setdefault(name, most)
+        unknown = [name for name in node.output if name not in volumes]
+        volumes.update(dict.fromkeys(unknown, _most_numbers(node, volumes) if unknown else 0.0))
         names = [name for name in (*node.input, *node.output) if name and followed.get(name, True)]
         if any(volumes.get(name, math.inf) > MOST_PROPAGATED for name in names):
             long.append(i)
@@ -101,7 +100,7 @@ def _most_numbers(node: Any, volumes: Dict[str, float]) -> float:
     """A bound for the numbers in a node's outputs of unknown size; infinity where nothing bounds them."""
     if node.op_type in ("Shape", "Size"):
         return MOST_DIMS
-    if node.op_type in SIZED_BY_VALUE or any(a.HasField("g") or a.graphs for a in node.attribute):
+    if node.op_type in SIZED_BY_VALUE or bodies_of(node):
         return math.inf
     read = [volumes.get(name, math.inf) for name in node.input if name]
     return sum(read) if node.op_type == "Concat" else max(read, default=math.inf)

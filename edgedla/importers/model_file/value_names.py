@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any, Iterable, Iterator, Mapping, Set
+from typing import Any, Iterable, Iterator, List, Mapping, Set
+
+
+def bodies_of(node: Any) -> List[Any]:
+    """The graphs in a node's attributes, as of an If, a Loop or a Scan. To look at a graph that is not there would make one."""
+    return [body for a in node.attribute for body in (*([a.g] if a.HasField("g") else ()), *a.graphs)]
 
 
 def graphs_in(graph: Any) -> Iterator[Any]:
     """The graph or function, then the bodies of its If, Loop and Scan nodes, at any depth."""
     yield graph
     for node in graph.node:
-        for attribute in node.attribute:
-            for body in (*([attribute.g] if attribute.HasField("g") else ()), *attribute.graphs):
-                yield from graphs_in(body)
+        for body in bodies_of(node):
+            yield from graphs_in(body)
 
 
 def last_name(renamed: Mapping[str, str], name: str) -> str:
@@ -26,19 +30,17 @@ def rename(nodes: Iterable[Any], renamed: Mapping[str, str]) -> None:
         for names in (node.input, node.output):
             for i, name in enumerate(names):
                 names[i] = last_name(renamed, name)
-        for entry in node.attribute:
-            for body in (entry.g, *entry.graphs):
-                rename(body.node, renamed)
-                for value in body.output:
-                    value.name = last_name(renamed, value.name)
+        for body in bodies_of(node):
+            rename(body.node, renamed)
+            for value in body.output:
+                value.name = last_name(renamed, value.name)
 
 
 def read_names(node: Any) -> Set[str]:
     """Names that a node reads, also in its subgraphs."""
     names = {name for name in node.input if name}
-    for entry in node.attribute:
-        for body in (entry.g, *entry.graphs):
-            inside = {v.name for v in (*body.input, *body.initializer)} | {o for n in body.node for o in n.output}
-            body_reads = {name for n in body.node for name in read_names(n)} | {o.name for o in body.output}
-            names |= body_reads - inside
+    for body in bodies_of(node):
+        inside = {v.name for v in (*body.input, *body.initializer)} | {o for n in body.node for o in n.output}
+        body_reads = {name for n in body.node for name in read_names(n)} | {o.name for o in body.output}
+        names |= body_reads - inside
     return names
