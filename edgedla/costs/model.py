@@ -165,16 +165,20 @@ class CostModel(Prices):
         """
         if self.precision != "int8":
             return
-        energy = energy_for(self.platform.module, "fp16", self.power_mode, self.clocks)
-        fp16 = replace(self, precision="fp16", energy=energy, profile=None, sparsity=False)
         if not (self.profile and ("GPU", "int8") in self.profile.corrections):
-            yield Wider("GPU", PRECISION_BYTES["fp16"], fp16.predict)
+            yield Wider("GPU", PRECISION_BYTES["fp16"], self._in_fp16.predict)
 
         def writes_fp16(operator: Operator) -> bool:
             return any(not self.fp16_outputs.isdisjoint(graph.layers[i].outputs) for i in operator.layers)
 
         if self.fp16_outputs:
-            yield Wider("DLA", PRECISION_BYTES["fp16"], fp16.predict, writes_fp16)
+            yield Wider("DLA", PRECISION_BYTES["fp16"], self._in_fp16.predict, writes_fp16)
+
+    @cached_property
+    def _in_fp16(self) -> CostModel:
+        # Kept with its prices, for a search prices many forms of one network.
+        energy = energy_for(self.platform.module, "fp16", self.power_mode, self.clocks)
+        return replace(self, precision="fp16", energy=energy, profile=None, sparsity=False)
 
     def transition(
         self,

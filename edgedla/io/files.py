@@ -95,7 +95,7 @@ def special_file(path: str, follow: bool) -> bool:
     return mode is not None and not stat.S_ISREG(mode) and not stat.S_ISLNK(mode)
 
 
-def write_partial(target: str, partial: str, body: bytes, *, follow: bool, private: bool) -> None:
+def write_partial(target: str, partial: str, body: Iterable[bytes], *, follow: bool, private: bool) -> None:
     """A new file `partial`, with the permissions of the one at `target`, synced.
 
     Raises:
@@ -103,7 +103,7 @@ def write_partial(target: str, partial: str, body: bytes, *, follow: bool, priva
     """
     # The kernel takes the process's umask off 0666; reading it would mean to set it, for every thread.
     fd = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | _NOFOLLOW, 0o666)
-    _fill(fd, target, (body,), follow, private)
+    _fill(fd, target, body, follow, private)
 
 
 def _fill(fd: int, target: str, body: Iterable[bytes], follow: bool, private: bool) -> None:

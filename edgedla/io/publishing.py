@@ -11,9 +11,10 @@ import shutil
 import stat
 import time
 from pathlib import Path
-from typing import Collection, Iterator, List, Optional, Set, Tuple, Union
+from typing import Collection, Iterator, List, Optional, Set, Tuple
 
 from edgedla.io.files import (
+    Content,
     PathLike,
     make_missing,
     remove_empty,
@@ -47,13 +48,14 @@ class Publication:
         self._names: List[str] = []
         self._made: List[str] = []
 
-    def write(self, path: PathLike, data: Union[bytes, str], *, follow: bool = True, private: bool = False) -> None:
+    def write(self, path: PathLike, data: Content, *, follow: bool = True, private: bool = False) -> None:
         """A file, as `write_atomic` writes it."""
-        body = data.encode("utf-8", "backslashreplace") if isinstance(data, str) else data
+        text = data.encode("utf-8", "backslashreplace") if isinstance(data, str) else data
+        body = text if isinstance(text, Iterator) else iter((text,))
         with writing(path):
             target = os.path.realpath(os.fspath(path)) if follow else os.path.abspath(os.fspath(path))
             if special_file(target, follow):
-                self._special.append((target, body))
+                self._special.append((target, b"".join(body)))
             else:
                 self._made += make_missing(os.path.dirname(target))
                 partial = self._beside(target, "part")

@@ -86,11 +86,15 @@ def test_a_cut_off_decoder_fails_its_proof_whichever_output_differs(wrong: int, 
     after = {name: value + 5.0 * (name == names[wrong]) for name, value in before.items()}
     monkeypatch.setattr(sites, "run_fragment", lambda *_: before)
     monkeypatch.setattr(sites, "decoded", lambda *_: after)
-    site: Any = SimpleNamespace(decoder=object(), changed=[SimpleNamespace(name=name) for name in names])
-    fragment: Any = None
-    assert sites._prove_decoder(site, fragment, {}, "seeded").status == "failed"
+    fragment = SimpleNamespace(constants={}, inputs={}, outputs=(), after=())
+    ends = [SimpleNamespace(name=name, decoder=True) for name in names]
+    site: Any = SimpleNamespace(decoder=object(), changed=ends, fragment=fragment)
+    given: Any = ({}, "bit", 0.0, True, False, None)
+    assert sites._prove(site, *given).status == "failed"
     monkeypatch.setattr(sites, "decoded", lambda *_: before)
-    assert sites._prove_decoder(site, fragment, {}, "seeded").status == "proved"
+    assert sites._prove(site, *given).status == "proved"
+    site.decoder = None
+    assert sites._prove(site, *given).status == "unproved"
 
 
 def reasons(rewrite: str, nodes: List[Any], constants: Any, dims: Any = (1, 3, 8, 8)) -> Optional[List[str]]:

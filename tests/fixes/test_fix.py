@@ -538,3 +538,35 @@ def test_times_are_written_as_check_writes_them_and_equal_networks_differ_by_not
     proven = replace(result, network=NetworkProof(True, 0.0, 0.0))
     assert proof_text(proven) == "sites: none; whole network: no difference"
     assert "within rounding (differs by 1.0e-06" in proof_text(replace(result, network=NetworkProof(True, 1e-6, 1e-7)))
+
+
+def test_one_answer_does_nothing_twice(monkeypatch):
+    """Inputs are drawn once, a convolution is read once for each form of the network, and FP16 is priced by one model."""
+    from edgedla.costs.prices import Prices
+    from edgedla.fixes import apply_proven
+    from edgedla.fixes.rewrites.convolution import patterns
+
+    counts = {"drawn": 0, "read": 0}
+    priced = {}
+
+    def counted(name, function):
+        def call(*given):
+            counts[name] += 1
+            return function(*given)
+
+        return call
+
+    def predict(prices, layer, work, device, fused):
+        priced.setdefault(prices.precision, set()).add(id(prices))
+        return original(prices, layer, work, device, fused)
+
+    original = Prices.predict
+    monkeypatch.setattr(Prices, "predict", predict)
+    monkeypatch.setattr(apply_proven, "synthetic_samples", counted("drawn", apply_proven.synthetic_samples))
+    monkeypatch.setattr(patterns, "_window_of", counted("read", patterns._window_of))
+    result = edgedla.fix(squeeze_excite(), **ORIN)
+    assert counts["drawn"] == 1
+    # Four convolutions, two rewrites that ask, at least two rounds over each form; rewrites make some more convolutions.
+    assert 0 < counts["read"] < (result.trials + 1) * 4 * 2
+    # One prices INT8 and one its operators in FP16; the metadata hold the network's own figures in FP16.
+    assert (len(priced["int8"]), len(priced["fp16"])) == (1, 2)

@@ -54,6 +54,8 @@ class Network:
         versions = [v for d, v in model.graph.opset_imports.items() if d in DEFAULT_DOMAINS]
         self.opset: int = versions[0] if versions else 0
         self.cut_off = False
+        #: What rewrites found out of a node that reads these values.
+        self.windows: Dict[Tuple[Any, ...], Any] = {}
         self._read: Dict[int, Tuple[Any, Optional[np.ndarray]]] = {}
         self._names: Optional[Set[str]] = None
 
@@ -73,8 +75,8 @@ class Network:
         """The value's dims; None if one of them is not a number above 0."""
         if value is None or value.shape is None:
             return None
-        dims = tuple(value.shape)
-        return tuple(int(d) for d in dims) if all(isinstance(d, int) and d > 0 for d in dims) else None
+        dims: Tuple[int, ...] = value.shape.dims
+        return dims if all(isinstance(d, int) and d > 0 for d in dims) else None
 
     def static(self, value: Any) -> Tuple[int, ...]:
         """The value's dims.

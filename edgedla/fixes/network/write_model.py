@@ -4,35 +4,69 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any, Dict, List, Tuple, Union
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
+
+import numpy as np
 
 from edgedla.errors import ModelError, UsageError
 from edgedla.fixes.network.library import onnx_ir
 from edgedla.fixes.network.model_file import external_tensors, remove_unused
 from edgedla.fixes.network.network import has_data, tensor_path
+from edgedla.importers.model_file.sparse_weights import GRAPH, INITIALIZER, RAW_DATA
+from edgedla.importers.model_file.wire import LARGE_PAYLOAD_BYTES, fields, message
 from edgedla.io.files import writing
 from edgedla.io.publishing import Publication
 
 #: protobuf reads no message above 2 GiB; larger models get their weights in a file beside the model.
-MOST_BYTES_INSIDE = 1_900_000_000
+MOST_BYTES_INSIDE, MOST_BYTES_OF_PROTOBUF = 1_900_000_000, (1 << 31) - 1
 #: From this size on a constant may be in a file beside the model: onnx's own default.
 LEAST_BYTES_BESIDE = 1024
+#: Element types of weights, by their names in ONNX.
+FLOATS = ("FLOAT", "FLOAT16")
 
 
-def written_proto(model: Any) -> Any:
+def written_proto(model: Any, weights: Optional[Dict[bytes, np.ndarray]] = None) -> Any:
     """The onnx.ModelProto; external data stays external.
+
+    Args:
+        weights: gets the bytes of large weights by marks, which stand in their places: protobuf would copy them three times.
 
     Raises:
         ModelError: an element does not fit its type, or cannot be computed.
     """
+    ir, marked = onnx_ir(), {}
     try:
-        return onnx_ir().to_proto(model)
+        for value in model.graph.initializers.values():
+            tensor, mark = value.const_value, os.urandom(16)
+            plain = isinstance(tensor, (ir.Tensor, ir.LazyTensor)) and tensor.dtype.name in FLOATS
+            if weights is not None and plain and tensor.nbytes > LARGE_PAYLOAD_BYTES:
+                elements, marked[value] = np.ascontiguousarray(tensor.numpy()), tensor
+                weights[mark] = elements.reshape(-1).view(np.uint8)
+                stated = {"shape": tensor.shape, "doc_string": tensor.doc_string, "metadata_props": tensor.metadata_props}
+                value.const_value = ir.Tensor(np.frombuffer(mark, elements.dtype), **stated)
+        return ir.to_proto(model)
     except (ArithmeticError, TypeError, ValueError, RuntimeError) as e:
         # onnx-ir raises RuntimeErrors of its own around plain ones; the innermost says what it is.
         cause: BaseException = e
         while (inner := cause.__cause__ or cause.__context__) is not None:
             cause = inner
         raise ModelError(f"the rewritten model cannot be written: {str(cause)[:200]}", where=model.graph.name) from e
+    finally:
+        for value, tensor in marked.items():
+            value.const_value = tensor
+
+
+def _filled(data: memoryview, at: int, end: int, path: Sequence[int], weights: Mapping[bytes, Any]) -> List[Any]:
+    """The message data[at:end] in pieces, with weights in place of their marks in the fields at this path."""
+    parts: List[Any] = []
+    for number, field, start, stop in fields(data, at, end):
+        if number != path[0]:
+            parts.append(data[field:stop])
+        elif path[1:]:
+            parts += message(number, _filled(data, start, stop, path[1:], weights))
+        else:
+            parts += message(number, [weights.get(bytes(data[start:stop]), data[start:stop])])
+    return parts
 
 
 def whole_proto(model: Any) -> Any:
@@ -90,11 +124,12 @@ def save_model(model: Any, path: Union[str, Path], out: Publication) -> List[Pat
     foreign = [t for t in external if has_data(t) and Path(t.base_dir).resolve() != path.parent.resolve()]
     inside = sum(v.const_value.nbytes for v in model.graph.initializers.values()) - sum(t.nbytes for t in external)
     if not foreign and inside <= MOST_BYTES_INSIDE:
-        try:
-            data_inside = written_proto(model).SerializeToString()
-        except ValueError as e:
-            raise ModelError(f"the rewritten model cannot be written: {str(e)[:200]}", where=model.graph.name) from e
-        out.write(path, data_inside)
+        weights: Dict[bytes, np.ndarray] = {}
+        data_inside = memoryview(written_proto(model, weights).SerializeToString())
+        parts = _filled(data_inside, 0, len(data_inside), (GRAPH, INITIALIZER, RAW_DATA), weights)
+        if sum(map(len, parts)) > MOST_BYTES_OF_PROTOBUF:
+            raise ModelError("the rewritten model cannot be written: protobuf holds 2 GiB at most", where=model.graph.name)
+        out.write(path, iter(parts))
         return [path]
     data = path.parent / f"{path.name}.data"
     if any(tensor_path(t).resolve() == data.resolve() for t in external):

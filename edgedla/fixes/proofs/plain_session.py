@@ -15,15 +15,13 @@ from edgedla.fixes.network.library import onnx_ir
 from edgedla.fixes.network.model_file import outline
 from edgedla.fixes.network.network import MOST_READ_ELEMENTS, data_of
 from edgedla.fixes.network.plugins import at_or_behind_plugins
-from edgedla.fixes.network.write_model import tensor_inside, whole_proto
+from edgedla.fixes.network.write_model import FLOATS, tensor_inside, whole_proto
 from edgedla.fixes.site import Node
 from edgedla.importers.operator_schema import DEFAULT_DOMAINS
 from edgedla.quantization.session import OnnxSession, open_session
 
 #: Weights that ONNX Runtime's operators also take as inputs; those of quantised operators have to be constants.
 FED_WEIGHTS = (np.dtype("float32"), np.dtype("float16"))
-#: Their names in ONNX.
-FLOATS = ("FLOAT", "FLOAT16")
 
 
 class PlainSession:

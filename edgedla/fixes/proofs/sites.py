@@ -16,7 +16,7 @@ import numpy as np
 
 from edgedla.arguments import Progress
 from edgedla.errors import EdgedlaError, EnvironmentMissing, ModelError
-from edgedla.fixes.apply import Applied, Fragment
+from edgedla.fixes.apply import Applied
 from edgedla.fixes.decoder import decoded
 from edgedla.fixes.network.network import has_data
 from edgedla.fixes.network.plugins import at_or_behind_plugins
@@ -152,12 +152,18 @@ def _prove(
                 return unproved(equality, e.what)
             real = False
         feed[name] = values[name]
-    if site.changed and site.changed[0].decoder:
-        return _prove_decoder(site, fragment, feed, "data" if data_given and real else "seeded" if real else "random")
-    later = [o for n in fragment.after for o in n.output if o]
+    inputs = "data" if data_given and real else "seeded" if real else "random"
+    pairs, later = fragment.outputs, [o for n in fragment.after for o in n.output if o]
+    ends_earlier = bool(site.changed and site.changed[0].decoder)
+    if ends_earlier:
+        # The nodes that were cut off, against the model that was made of them.
+        equality, approximate, pairs = "bit", 0.0, tuple((output.name, output.name) for output in site.changed)
+        if site.decoder is None:
+            return unproved(equality, "constants of the decoder are not in the file")
     try:
-        names = list(dict.fromkeys([*(name for pair in fragment.outputs for name in pair), *later]))
+        names = list(dict.fromkeys([*(name for pair in pairs for name in pair), *later]))
         results = run_fragment(fragment, feed, names)
+        after = decoded(site.decoder, feed) if ends_earlier else results
     except EdgedlaError as e:
         return unproved(equality, e.what)
     except Exception as e:
@@ -168,23 +174,5 @@ def _prove(
         if name in results:
             values.setdefault(name, results[name])
     # A value that neither form makes is one that both read.
-    results = {**feed, **results}
-    inputs = "data" if data_given and real else "seeded" if real else "random"
-    proofs = [compare(results[old], results[new], equality, approximate, inputs) for old, new in fragment.outputs]
-    return reduce(worse, proofs)
-
-
-def _prove_decoder(site: Applied, fragment: Fragment, feed: Mapping[str, np.ndarray], inputs: str) -> Proof:
-    """The nodes that were cut off against the model that was made of them, on the values that both read."""
-    if site.decoder is None:
-        return unproved("bit", "constants of the decoder are not in the file")
-    names = [output.name for output in site.changed]
-    try:
-        before, after = run_fragment(fragment, feed, names), decoded(site.decoder, feed)
-    except EdgedlaError as e:
-        return unproved("bit", e.what)
-    except Exception as e:
-        # onnxruntime raises its own classes, which are only reachable through its C extension.
-        return unproved("bit", f"ONNX Runtime cannot run it: {str(e)[:200]}")
-    proofs = [compare(before[name], after[name], "bit", 0.0, inputs) for name in names]
-    return max(proofs, key=lambda p: (p.status == "failed", p.rel_l2 or 0.0))
+    results, after = {**feed, **results}, {**feed, **after}
+    return reduce(worse, [compare(results[old], after[new], equality, approximate, inputs) for old, new in pairs])

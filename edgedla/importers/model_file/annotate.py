@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Iterator, List, Mapping, Sequence, Union
 
 from edgedla.importers.model_file.onnx_file import require_model_file
-from edgedla.importers.model_file.wire import encoded, fields
+from edgedla.importers.model_file.wire import fields, message
 
 #: Numbers of fields in onnx.proto: the graph and the metadata of ModelProto, the nodes of GraphProto, the metadata of NodeProto.
 _GRAPH, _OF_MODEL, _NODE, _OF_NODE = 7, 14, 1, 9
@@ -50,7 +50,7 @@ def _model(data: Any, entries: Mapping[str, str], nodes: Iterator[Mapping[str, s
     parts: List[Part] = []
     for number, field, start, stop in fields(data, 0, len(data)):
         if number == _GRAPH:
-            parts += _message(_GRAPH, _graph(data, start, stop, nodes))
+            parts += message(_GRAPH, _graph(data, start, stop, nodes))
         elif number != _OF_MODEL or not _is_ours(data, start, stop):
             parts.append(range(field, stop))
     return parts + _entries(_OF_MODEL, entries)
@@ -61,7 +61,7 @@ def _graph(data: Any, at: int, end: int, nodes: Iterator[Mapping[str, str]]) -> 
     for number, field, start, stop in fields(data, at, end):
         if number == _NODE:
             kept = [range(f, e) for n, f, s, e in fields(data, start, stop) if n != _OF_NODE or not _is_ours(data, s, e)]
-            parts += _message(_NODE, kept + _entries(_OF_NODE, next(nodes, {})))
+            parts += message(_NODE, kept + _entries(_OF_NODE, next(nodes, {})))
         else:
             parts.append(range(field, stop))
     return parts
@@ -77,10 +77,5 @@ def _entries(number: int, entries: Mapping[str, str]) -> List[Part]:
     parts: List[Part] = []
     for key, value in entries.items():
         pair = [(1, PREFIX + key), (2, value)]
-        parts += _message(number, [p for n, text in pair for p in _message(n, [text.encode("utf-8", "replace")])])
+        parts += message(number, [p for n, text in pair for p in message(n, [text.encode("utf-8", "replace")])])
     return parts
-
-
-def _message(number: int, parts: Sequence[Part]) -> List[Part]:
-    """A length-delimited field, with its header in front."""
-    return [encoded(number << 3 | 2) + encoded(sum(map(len, parts))), *parts]

@@ -7,7 +7,7 @@ two or three times; leaving them out costs one look at each initializer's header
 from __future__ import annotations
 
 import contextlib
-from typing import Any, Dict, Iterator, List, NamedTuple, Tuple, Union
+from typing import Any, Dict, Iterator, List, NamedTuple, Sequence, Tuple, Union
 
 from edgedla.errors import ModelError
 
@@ -76,6 +76,11 @@ def encoded(value: int) -> bytes:
         value >>= 7
     out.append(value)
     return bytes(out)
+
+
+def message(number: int, parts: Sequence[Any]) -> List[Any]:
+    """A length-delimited field of these parts, with its header in front."""
+    return [encoded(number << 3 | LENGTH) + encoded(sum(map(len, parts))), *parts]
 
 
 def stripped(data: Any) -> bytes:

@@ -30,7 +30,8 @@ def to_metadata(graph: LayerGraph, platform: Platform, costs: CostModel) -> str:
     rows = []
     for precision in PRECISIONS:
         verdicts = load_rules().check(graph, platform, precision)
-        problem = problem_on((Model(graph, tuple(verdicts), {}, 1.0),), costs.at(precision), platform, most_cores=1)
+        prices = costs if precision == costs.precision else costs.at(precision)
+        problem = problem_on((Model(graph, tuple(verdicts), {}, 1.0),), prices, platform, most_cores=1)
         cost = on_device(problem, GPU).latency(0)
         rows.append({"precision": precision, "latency_us": cost.latency_us, "energy_mj": cost.energy_mj})
     return json.dumps({**_where(platform, costs), "rows": rows}, sort_keys=True)

@@ -23,11 +23,19 @@ class Window:
 
 
 def window_of(network: Network, node: Node) -> Optional[Window]:
-    """The numbers of a 2-D convolution with constant weights; None for another rank.
+    """The numbers of a 2-D convolution with constant weights; None for another rank. Read once, as several rewrites ask.
 
     Raises:
         Refused: weights or bias are computed, or it pads by itself.
     """
+    key = (node, *node.inputs)
+    if key not in network.windows:
+        network.windows[key] = _window_of(network, node)
+    found: Optional[Window] = network.windows[key]
+    return found
+
+
+def _window_of(network: Network, node: Node) -> Optional[Window]:
     shape = network.shape(node.inputs[0])
     if shape is None or len(shape) != 4:
         return None
