@@ -14,8 +14,9 @@ from typing import Any, Callable, Dict, List, Optional
 
 from edgedla.errors import EdgedlaError, EnvironmentMissing
 from edgedla.processes.malloc import collect_often, limit_arenas
+from edgedla.runtime.health.service import as_service
 from edgedla.runtime.pipeline.config import check_names, config_from, with_overrides
-from edgedla.runtime.pipeline.open_pipeline import on_signal, opened_parts
+from edgedla.runtime.pipeline.open_pipeline import on_signal, opened_parts, watched
 from edgedla.runtime.pipeline.settings import PipelineConfig
 from edgedla.text.printable import printable_text, without_credentials
 
@@ -127,31 +128,10 @@ def _run(config: PipelineConfig, ready: Callable[[], None]) -> int:
                 signal.signal(number, functools.partial(on_signal, opened))
         collect_often()
         ready()
-        with _numbers(opened, config), _page(opened, config):
+        with watched(opened, config, "bundle"), as_service(opened):
             summary = opened.run()
     _print(json.dumps(summary, indent=1))
     return 0
-
-
-@contextlib.contextmanager
-def _numbers(opened: Any, config: PipelineConfig) -> Any:
-    from edgedla.runtime.health.metrics import serve_metrics
-    from edgedla.runtime.health.service import as_service
-
-    with serve_metrics(opened, config.metrics), as_service(opened):
-        yield
-
-
-@contextlib.contextmanager
-def _page(opened: Any, config: PipelineConfig) -> Any:
-    if not config.view.port:
-        # The server brings TLS and mail along.
-        yield
-        return
-    from edgedla.runtime.live.server import serve_view
-
-    with serve_view(opened, config.view, "bundle"):
-        yield
 
 
 def _verify(root: str, settings: Dict[str, Any]) -> int:

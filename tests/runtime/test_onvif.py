@@ -7,7 +7,7 @@ import sys
 import uuid
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Iterator, List
+from typing import Iterator, List, Tuple
 
 import pytest
 import yaml
@@ -69,10 +69,22 @@ def test_a_camera_is_found_where_it_was_asked_for() -> None:
 
 
 @pytest.mark.usefixtures("_responder")
+def test_only_cameras_of_the_network_are_asked_for_streams_with_the_users_account(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: List[Tuple[str, str, str]] = []
+    monkeypatch.setattr(onvif, "_with_stream", lambda c, user, password: (asked.append((c.address, user, password)), c)[1])
+    monkeypatch.setenv("EDGEDLA_ONVIF_PASSWORD", "of the environment")
+    assert len([c for c in discovered("ad%40min:s3cret:%2Fword@lo") if c.name.startswith(NAME)]) == 3
+    ours = {each for each in asked if each[0].startswith(("http://127.0.0.64/", "http://127.0.0.65/", "http://198."))}
+    assert ours == {(f"http://127.0.0.6{n}/onvif/device_service", "ad@min", "s3cret:/word") for n in (4, 5)}
+    discovered("admin@127.0.0.1/8")
+    assert asked[-1][1:] == ("admin", "of the environment")
+
+
+@pytest.mark.usefixtures("_responder")
 def test_the_verb_prints_sources_of_a_pipeline_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EDGEDLA_ROOT", str(tmp_path))
     done = CliRunner().invoke(main, ["sources", "--onvif", "lo"], standalone_mode=False)
-    assert f"  # {NAME} IPC-7: its manual or http://127.0.0.64/ tells PATH and the formats\n" in done.output
+    assert f"  # {NAME} IPC-7: Connection refused; its manual or http://127.0.0.64/ tells PATH and the formats\n" in done.output
     assert "\x1b" not in done.output
     assert "camera0" in yaml.safe_load(done.output)["sources"]
     document = json.loads(
@@ -84,8 +96,9 @@ def test_the_verb_prints_sources_of_a_pipeline_file(tmp_path: Path, monkeypatch:
 def test_only_a_network_of_this_machine_is_asked() -> None:
     for network in ("203.0.113.0/24", "no-such-interface", "::1", "127.0.0.0/8/8"):
         with pytest.raises(UsageError, match="this machine is not on") as raised:
-            discovered(network)
+            discovered(f"admin:s3cret@{network}")
         assert "127.0.0.0/8 (lo)" in str(raised.value)
+        assert "s3cret" not in str(raised.value)
 
 
 def test_nothing_is_sent_to_other_networks(monkeypatch: pytest.MonkeyPatch) -> None:

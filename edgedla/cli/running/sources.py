@@ -15,7 +15,7 @@ from edgedla.cli.output import echo
 @option(
     "--onvif",
     default="",
-    metavar="NETWORK|INTERFACE",
+    metavar="[USER:PASSWORD@]NETWORK|INTERFACE",
     help="Also ask this network, as 192.168.1.0/24 or eth0, for ONVIF cameras.",
 )
 @option("--format", "output_format", type=click.Choice(("text", "json")), default="text", help="Form of the output.")
@@ -23,7 +23,7 @@ def sources(onvif: str, output_format: str) -> None:
     """List cameras with their formats, as the `sources` of a pipeline file: those of this machine, and ONVIF ones of a network.
 
     Nothing is sent to a network without --onvif. That needs Python 3.9 or newer and `pip install 'edgedla[onvif]'`, takes 4 s, and
-    finds IPv4 addresses. A camera tells its formats, and the path of its stream, only to those who have its password.
+    finds IPv4 addresses. Most cameras tell the path of their stream only to a user; the password may be in EDGEDLA_ONVIF_PASSWORD.
     """
     from edgedla.io.documents import header
     from edgedla.runtime.sources.cameras import cameras

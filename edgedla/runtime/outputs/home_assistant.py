@@ -40,6 +40,7 @@ class HomeAssistant:
         #: (event, source) -> ids of those that go on.
         self.going_on: DefaultDict[Tuple[str, str], Set[str]] = collections.defaultdict(set)
         self.components: Dict[str, Dict[str, Any]] = {}
+        self.topics: Dict[str, str] = {}
         for name, source in self._pairs:
             key, topic, title = f"{source}_{name}", self._topic(name, source), f"{source} {name}"
             kinds: Dict[str, Dict[str, Any]] = {
@@ -49,6 +50,7 @@ class HomeAssistant:
             }
             for kind, more in kinds.items():
                 self.components[f"{key}_{kind}"] = {"platform": kind, "unique_id": f"{self._id}_{key}_{kind}", **more}
+                self.topics[f"{key}_{kind}"] = more.get("state_topic") or more["image_topic"]
 
     def announcement(self) -> List[Tuple[str, str]]:
         """(topic, payload) of the device and of every state, all retained: again at each connection, as brokers forget."""
@@ -59,13 +61,13 @@ class HomeAssistant:
         """Hands the states to what takes its place; (topic, payload, retained) that remove what is not told any more."""
         if now is not None:
             now.going_on.update(self.going_on)
-        kept = {_topic_of(c) for c in now.components.values()} if now is not None else set()
-        gone = {key: c for key, c in self.components.items() if _topic_of(c) not in kept}
-        emptied = [(_topic_of(c), "", True) for c in gone.values()]
+        kept = set(now.topics.values()) if now is not None else set()
+        gone = {key: topic for key, topic in self.topics.items() if topic not in kept}
+        emptied = [(topic, "", True) for topic in gone.values()]
         if now is None or now.device_topic != self.device_topic:
             return [(self.device_topic, "", True), *emptied]
         # Home Assistant keeps a component that it is not told of, and removes one that has no settings.
-        bare = {key: {"platform": c["platform"]} for key, c in gone.items()}
+        bare = {key: {"platform": self.components[key]["platform"]} for key in gone}
         return [(self.device_topic, self._device({**now.components, **bare}), False), *emptied] if gone else []
 
     def _device(self, components: Mapping[str, Any]) -> str:
@@ -102,7 +104,3 @@ class HomeAssistant:
         """ "" where the source of an event that goes on was removed."""
         pair = document["event"], document.get("source", ONLY)
         return f"{self._topic(*pair)}/picture" if pair in self._pairs else ""
-
-
-def _topic_of(component: Mapping[str, Any]) -> str:
-    return str(component.get("state_topic") or component["image_topic"])

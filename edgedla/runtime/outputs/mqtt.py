@@ -112,7 +112,8 @@ class Mqtt:
     def give_up(self, home: Optional[HomeAssistant]) -> None:
         """Leaves nothing at the broker that `home`, announced here or by another output, does not tell."""
         with self._condition:
-            for topic, text, retain in self._home.give_way(home) if self._home is not None else ():
+            old, self._home = self._home, None
+            for topic, text, retain in old.give_way(home) if old is not None else ():
                 self.publish_event(topic, text, retain)
 
     def _on_status(self, client: Any, userdata: object, message: Any) -> None:

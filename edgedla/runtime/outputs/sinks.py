@@ -11,7 +11,7 @@ import os
 import shutil
 import time
 from pathlib import Path
-from typing import Any, Callable, Dict, Protocol, Sequence, Tuple
+from typing import Any, Callable, Protocol, Sequence, Tuple
 
 from edgedla.errors import RunError, UsageError
 from edgedla.io.files import make_folder, open_partial, require_room, writing
@@ -101,9 +101,6 @@ class JsonLines:
     def write(self, result: FrameResult) -> None:
         self.write_document(result.to_dict())
 
-    def write_event(self, document: Dict[str, Any]) -> None:
-        self.write_document(document)
-
     def write_document(self, document: object) -> None:
         data = (as_json(document) + "\n").encode()
         before = done = 0
@@ -121,6 +118,8 @@ class JsonLines:
             if self._regular and done:
                 os.ftruncate(self._fd, before)
             raise RunError(f"cannot write: {e.strerror}", where=self.path, hint="every line before this one is complete") from e
+
+    write_event = write_document
 
     def close(self) -> None:
         if self._fd >= 0:

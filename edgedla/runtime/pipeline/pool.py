@@ -57,22 +57,20 @@ class Pool:
     """Runs inferences on the member that will be free first.
 
     `submit` blocks while every member is full, which is the back-pressure that keeps frames fresh. `collect` gives results
-    in the order of submission. A member whose inference fails `failures_allowed` times in a row is taken out with a warning
-    and its work goes to the others. After TRY_AGAIN_S it gets one inference, and is in use again if that succeeds. Without any
-    member left `collect` raises: InferenceLost where a member that worked before will be tried again.
+    in the order of submission. A member whose inference fails is taken out with a warning, and its work goes to the others. After
+    TRY_AGAIN_S it gets one inference, and is in use again if that succeeds. Without any member left `collect` raises: InferenceLost
+    where a member that worked before will be tried again.
 
     Args:
         depth: inferences under way in each stage of a member: a chain has one for each of its stages, so that all of them
             work, and not more, so that frames stay fresh.
     """
 
-    def __init__(
-        self, runners: Sequence[Runner], *, depth: int = 1, failures_allowed: int = 1, timeout_s: Optional[float] = 30.0
-    ) -> None:
+    def __init__(self, runners: Sequence[Runner], *, depth: int = 1, timeout_s: Optional[float] = 30.0) -> None:
         if not runners:
             raise RunError("a pool needs at least one runner")
         self._members = [Member(r, depth) for r in runners]
-        self._allowed, self._timeout_s = failures_allowed, timeout_s
+        self._timeout_s = timeout_s
         self._condition = threading.Condition()
         self._queue: Deque[_Work] = collections.deque()
         self._closed = self._abandoned = False
@@ -238,7 +236,7 @@ class Pool:
             bad = work.member
             bad.failures += 1
             work.tried.append(bad.runner.name)
-            if bad.alive and bad.failures >= self._allowed:
+            if bad.alive:
                 bad.take_out()
                 count = f"{bad.failures} failure{'s' * (bad.failures != 1)}"
                 log.warning("%s is taken out after %s: %s", bad.runner.name, count, error.what)

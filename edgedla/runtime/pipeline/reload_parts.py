@@ -23,11 +23,9 @@ OPEN_S = 10.0
 
 
 def reload_outputs(opened: Opened, old: PipelineConfig, new: PipelineConfig) -> List[str]:
-    """Opens changed outputs beside the running ones, then switches between two results. The others go on with the new sources
-    and events.
+    """Opens changed outputs beside the running ones, then switches between two results. The others go on with the new events.
 
-    Two RTSP servers cannot share a port, nor two runs of events their file: there the old one ends first, and is reopened if the
-    new one fails.
+    An RTSP server's port and the events' file cannot be shared: there the old one ends first, and is reopened if the new one fails.
 
     Returns:
         names of the outputs that were opened, closed or replaced.
