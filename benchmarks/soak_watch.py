@@ -10,6 +10,10 @@ gets each message. The broker is stopped by SIGTERM and killed by SIGKILL in tur
 what it took since it last saved, once a second: such messages are counted, and those alone.
 
 usage: python benchmarks/soak_watch.py --minutes 3 [--every 30] [--rate 8] [--folder DIR] [--json FILE] [--samples FILE]
+
+Pieces may run at once, each in a network of its own (`unshare --net`) and with a file of its own; --sum adds the files of a folder up:
+
+usage: python benchmarks/soak_watch.py --sum FOLDER [--json FILE]
 """
 
 from __future__ import annotations
@@ -199,7 +203,12 @@ def main() -> int:
     parser.add_argument("--folder", default="")
     parser.add_argument("--json", default="")
     parser.add_argument("--samples", default="", help="a file that gets each minute's sample at once, as a line of JSON")
+    parser.add_argument("--sum", default="", help="a folder of --json files: add them up, run nothing")
     given = parser.parse_args()
+    if given.sum:
+        text = json.dumps(added_up(Path(given.sum)), indent=1) + "\n"
+        Path(given.json).write_text(text) if given.json else print(text, end="")
+        return 0
     work = Path(tempfile.mkdtemp(prefix="soak-"))
     out = work / "out"
     if given.folder:
@@ -279,6 +288,32 @@ def add_piece(path: Path, document: Dict[str, Any]) -> None:
     pieces.append(document)
     whole = {"minutes_in_all": sum(piece["minutes"] for piece in pieces), "pieces": pieces}
     path.write_text(json.dumps(whole, indent=1) + "\n")
+
+
+def added_up(folder: Path) -> Dict[str, Any]:
+    """The pieces of a folder's files as one document: what they count is added, of what may not grow the worst stands."""
+    pieces = [piece for path in sorted(folder.glob("*.json")) for piece in json.loads(path.read_text())["pieces"]]
+    by_mqtt = [piece["by_mqtt"] for piece in pieces]
+    disturbances: Dict[str, int] = collections.Counter()
+    for piece in pieces:
+        disturbances.update(piece["disturbances"])
+    spans = {key: [piece[f"{key}_middle_end"] for piece in pieces] for key in ("rss_kb", "threads", "files")}
+    return {
+        **{key: sorted({piece["provenance"][key] for piece in pieces}) for key in ("commit", "machine")},
+        "simulated": True,
+        "pieces": len(pieces),
+        "minutes_of_a_piece": [min(piece["minutes"] for piece in pieces), max(piece["minutes"] for piece in pieces)],
+        "minutes_in_all": sum(piece["minutes"] for piece in pieces),
+        "disturbances": dict(disturbances),
+        "frames_captured": sum(piece["frames"]["captured"] for piece in pieces),
+        **{
+            key: sum(b[key] for b in by_mqtt)
+            for key in ("events", "arrived", "no_end_acknowledged", "kills", "lost_by_kills", "lost")
+        },
+        "most_growth_middle_to_end": {key: round(max(b / a for a, b in found), 4) for key, found in spans.items()},
+        "rss_kb_most": max(piece["rss_kb_most"] for piece in pieces),
+        "broken": [line for piece in pieces for line in piece["broken"]],
+    }
 
 
 def began_in(outputs: Any) -> int:
