@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
 from dataclasses import replace
 from typing import TYPE_CHECKING, List, Mapping, Optional, Sequence, Tuple
 
-from edgedla.errors import UsageError
+from edgedla.text.shown import in_form
 
 if TYPE_CHECKING:
     from edgedla.regions.report import CheckReport
@@ -52,17 +51,13 @@ def render_check(
     Raises:
         UsageError: unknown form.
     """
-    if output_format not in FORMS:
-        raise UsageError(f"no form is called {output_format!r}", allowed=", ".join(CHECK_FORMATS))
     from edgedla.reports.check.view import CheckView
 
-    module, _, function = FORMS[output_format].partition(":")
     paths = None if files is None else tuple(files)
     view = CheckView(paths, fail_on, terminal, everything, quiet, tuple(unchecked), tuple(broken))
     if len(reports) > 1 and output_format not in _BY_FILE:
         reports = _told_apart(reports, files or ())
-    text: str = getattr(importlib.import_module(module), function)(reports, view)
-    return text
+    return in_form("a check", FORMS, output_format, reports, view)
 
 
 #: Forms that name each model's file or hash beside its name.

@@ -24,6 +24,11 @@ def dump(document: Mapping[str, Any]) -> str:
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
+def to_json(result: Any, *_: object) -> str:
+    """A form of results that is their document; it has no other arguments of forms."""
+    return dump(result.to_dict())
+
+
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 
 

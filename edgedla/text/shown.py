@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib
 from pathlib import Path
-from typing import Mapping, Union
+from typing import Any, Mapping, Union
+
+from edgedla.errors import UsageError
 
 #: What writes the forms. It imports every result, so results name it and import it only when they are shown.
 _FORMS = "edgedla.reports.shown"
@@ -30,6 +32,19 @@ def form_of_file(path: str) -> str:
     """The form that a file's ending names; "" for none."""
     endings = [e for e in FORMAT_OF_ENDING if path.lower().endswith(e)]
     return FORMAT_OF_ENDING[max(endings, key=len)] if endings else ""
+
+
+def in_form(what: str, forms: Mapping[str, str], form: str, *given: Any) -> str:
+    """The text that a form's function writes; `forms`: form -> "module:function", of which only the one asked for is imported.
+
+    Raises:
+        UsageError: `what` has no such form.
+    """
+    if form not in forms:
+        raise UsageError(f"{what} has no form {form!r}", allowed=", ".join(forms))
+    module, _, function = forms[form].partition(":")
+    text: str = getattr(importlib.import_module(module), function)(*given)
+    return text
 
 
 class Shown:
@@ -77,8 +92,6 @@ class Shown:
         return f'<iframe {frame} srcdoc="{html.escape(page, quote=True)}"></iframe>'
 
     def _repr_markdown_(self) -> str:
-        from edgedla.errors import UsageError
-
         try:
             return self._form("markdown")
         except UsageError:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import Mapping
 
 from edgedla.deployment.deployment import Deployment
-from edgedla.errors import UsageError
+from edgedla.text.shown import in_form
 
 #: Form -> the function that writes it: (deployment, terminal) -> text. To add a form: one file here and one row.
 FORMS: Mapping[str, str] = {
     "text": "edgedla.reports.deployment.text:to_text",
-    "json": "edgedla.reports.deployment.json:to_json",
+    "json": "edgedla.reports.json_document:to_json",
     "markdown": "edgedla.reports.deployment.markdown:to_markdown",
     "html": "edgedla.reports.deployment.html:to_html",
 }
@@ -20,8 +19,4 @@ FORMATS = tuple(FORMS)
 
 def render_deployment(deployment: Deployment, form: str, terminal: bool = False) -> str:
     """The text of one form: "text", "json" (the document), "markdown" or "html"."""
-    if form not in FORMS:
-        raise UsageError(f"a deployment has no form {form!r}", allowed=", ".join(FORMATS))
-    module, _, function = FORMS[form].partition(":")
-    text: str = getattr(importlib.import_module(module), function)(deployment, terminal)
-    return text
+    return in_form("a deployment", FORMS, form, deployment, terminal)

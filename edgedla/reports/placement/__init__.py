@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import Mapping, Sequence
 
-from edgedla.errors import UsageError
 from edgedla.placement.result.placement import Placement
+from edgedla.text.shown import in_form
 
 #: Form -> the function that writes it: (placement, files, terminal, everything) -> text. To add a form: one file here and
 #: one row.
@@ -27,8 +26,4 @@ def render_placement(
     Args:
         everything: text with every layer instead of a summary of one screen.
     """
-    if form not in FORMS:
-        raise UsageError(f"a placement has no form {form!r}", allowed=", ".join(FORMATS))
-    module, _, function = FORMS[form].partition(":")
-    text: str = getattr(importlib.import_module(module), function)(placement, files, terminal, everything)
-    return text
+    return in_form("a placement", FORMS, form, placement, files, terminal, everything)

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Mapping
+
 from edgedla.accuracy.evaluate import Evaluation
 from edgedla.accuracy.result import Quantized
-from edgedla.errors import UsageError
+from edgedla.text.shown import in_form
 
-FORMATS = ("text", "json", "html")
+FORMS: Mapping[str, str] = {
+    "text": "edgedla.reports.quantization.text:quantized_text",
+    "json": "edgedla.reports.json_document:to_json",
+    "html": "edgedla.reports.quantization.page:to_page",
+}
+FORMATS = tuple(FORMS)
+OF_EVALUATION = {"text": "edgedla.reports.quantization.text:evaluation_text", "json": FORMS["json"]}
 
 
 def render_quantized(result: Quantized, form: str, terminal: bool = False) -> str:
@@ -15,27 +23,9 @@ def render_quantized(result: Quantized, form: str, terminal: bool = False) -> st
     Raises:
         UsageError: unknown form.
     """
-    if form == "json":
-        from edgedla.reports.json_document import dump
-
-        return dump(result.to_dict())
-    if form == "text":
-        from edgedla.reports.quantization.text import quantized_text
-
-        return quantized_text(result, terminal)
-    if form == "html":
-        from edgedla.reports.quantization.page import to_page
-
-        return to_page(result)
-    raise UsageError(f"the answer of quantize has no form {form!r}", allowed=", ".join(FORMATS))
+    return in_form("the answer of quantize", FORMS, form, result, terminal)
 
 
 def render_evaluation(result: Evaluation, form: str, terminal: bool = False) -> str:
     """The text of one form: "text" or "json" (the document)."""
-    if form == "json":
-        from edgedla.reports.json_document import dump
-
-        return dump(result.to_dict())
-    from edgedla.reports.quantization.text import evaluation_text
-
-    return evaluation_text(result, terminal)
+    return in_form("the answer of evaluate", OF_EVALUATION, form, result, terminal)

@@ -14,7 +14,7 @@ from edgedla.reports.quantization.drawing import error_drawing, histogram_drawin
 from edgedla.reports.quantization.text import db, group_text, judged, repaired
 
 
-def to_page(r: Quantized) -> str:
+def to_page(r: Quantized, terminal: bool = False) -> str:
     """One HTML file without scripts or external resources."""
     from markupsafe import Markup
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import Mapping
 
-from edgedla.errors import UsageError
 from edgedla.reports.table.table import Cell, Table, table_of_reports
+from edgedla.text.shown import in_form
 
 #: Form -> the function that writes it: (table, terminal) -> text. To add a form: one file here and one row.
 FORMS: Mapping[str, str] = {
@@ -27,8 +26,4 @@ def render_table(table: Table, output_format: str, terminal: bool = False) -> st
     Raises:
         UsageError: unknown form.
     """
-    if output_format not in FORMS:
-        raise UsageError(f"a table has no form {output_format!r}", allowed=", ".join(TABLE_FORMATS))
-    module, _, function = FORMS[output_format].partition(":")
-    text: str = getattr(importlib.import_module(module), function)(table, terminal)
-    return text
+    return in_form("a table", FORMS, output_format, table, terminal)
