@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Dict, List, Tuple
 
 from edgedla.errors import UsageError
-from edgedla.export.handover import Export, Files, Handover
+from edgedla.export.handover import NO_CACHE, NO_ONNX, Export, Files, Handover, carry
 from edgedla.export.nvinfer import NETWORK_MODES, Pictures, common_gaps, layer_entries, pictures_of
 
 #: network-type: detector 0, classifier 1, segmentation 2, other 100.
@@ -31,17 +31,11 @@ def export(handover: Handover, number: int = 1) -> Export:
     entries, lost = layer_entries(handover)
     files: Files = {}
     missing: Dict[str, str] = {}
-    if handover.onnx is not None:
-        files[handover.onnx_name] = handover.onnx
-    else:
-        missing[handover.onnx_name] = "the ONNX model (or give it: --onnx)"
+    carry(files, missing, handover.onnx_name, handover.onnx, NO_ONNX)
     if handover.engine is not None:
         files[_engine_name(handover)] = handover.engine
     if handover.precision == "int8":
-        if handover.calibration is not None:
-            files["calibration.cache"] = handover.calibration
-        else:
-            missing["calibration.cache"] = "the calibration cache: edgedla quantize MODEL --data DATA -o SCALES"
+        carry(files, missing, "calibration.cache", handover.calibration, NO_CACHE)
     if handover.decode.labels:
         files["labels.txt"] = "".join(f"{label}\n" for label in handover.decode.labels)
     name = f"config_infer_{handover.name}.txt"

@@ -18,6 +18,10 @@ from edgedla.placement.result.placement import PlacedModel, Placement
 from edgedla.preprocess.settings import PreprocessSettings, taken
 from edgedla.runtime.decode.make_decoder import DecodeOptions
 
+#: Where to get a file that an artifact or placement lacks.
+NO_ONNX = "the ONNX model (or give it: --onnx)"
+NO_CACHE = "the calibration cache: edgedla quantize MODEL --data DATA -o SCALES"
+
 
 @dataclass(frozen=True)
 class LayerEntry:
@@ -202,6 +206,14 @@ def _checked_onnx(onnx: Optional[Path], sha256: str, where: str) -> Optional[Pat
 def _file_name(name: str) -> str:
     """A model's name as folders, Triton and INI files allow it."""
     return "".join(c if c.isalnum() or c in "_-." else "_" for c in name) or "model"
+
+
+def carry(files: Files, missing: Dict[str, str], name: str, path: Optional[Path], how: str) -> None:
+    """The file is written as `name`; without one, `how` says where to get it."""
+    if path is not None:
+        files[name] = path
+    else:
+        missing[name] = how
 
 
 def linear_float(handover: Handover, runtime: str, dtypes: Sequence[str]) -> None:

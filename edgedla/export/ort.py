@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 from typing import Any, Dict
 
-from edgedla.export.handover import Export, Files, Handover, open_sizes
+from edgedla.export.handover import NO_CACHE, NO_ONNX, Export, Files, Handover, carry, open_sizes
 
 READ_BY = "ONNX Runtime with the TensorRT execution provider, built for the board's TensorRT"
 
@@ -45,14 +45,8 @@ def export(handover: Handover, number: int = 1) -> Export:
             # TensorRT's own format, which edgedla writes, not ONNX Runtime's.
             trt_int8_use_native_calibration_table=1,
         )
-        if handover.calibration is not None:
-            files[f"{_CACHES}/calibration.cache"] = handover.calibration
-        else:
-            missing[f"{_CACHES}/calibration.cache"] = "the calibration cache: edgedla quantize MODEL --data DATA -o SCALES"
-    if handover.onnx is not None:
-        files[handover.onnx_name] = handover.onnx
-    else:
-        missing[handover.onnx_name] = "the ONNX model (or give it: --onnx)"
+        carry(files, missing, f"{_CACHES}/calibration.cache", handover.calibration, NO_CACHE)
+    carry(files, missing, handover.onnx_name, handover.onnx, NO_ONNX)
     files["provider_options.json"] = json.dumps(options, indent=1) + "\n"
     template = _RUN.read_text(encoding="utf-8")
     sizes = json.dumps({name: list(dims) for name, dims in handover.dims.items()})

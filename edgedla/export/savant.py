@@ -10,7 +10,7 @@ from typing import Any, Dict
 import yaml
 
 from edgedla.export.deepstream import DETECTORS
-from edgedla.export.handover import Export, Files, Handover
+from edgedla.export.handover import NO_CACHE, NO_ONNX, Export, Files, Handover, carry
 from edgedla.export.nvinfer import common_gaps, layer_entries, pictures_of
 
 ELEMENTS = {"classification": "nvinfer@classifier", **{kind: "nvinfer@detector" for kind in DETECTORS}}
@@ -33,19 +33,13 @@ def export(handover: Handover, number: int = 1) -> Export:
         "batch_size": handover.batch,
         "precision": handover.precision,
     }
-    if handover.onnx is not None:
-        files[handover.onnx_name] = handover.onnx
-    else:
-        missing[handover.onnx_name] = "the ONNX model (or give it: --onnx)"
+    carry(files, missing, handover.onnx_name, handover.onnx, NO_ONNX)
     if handover.engine is not None:
         model["engine_file"] = f"{handover.name}.engine"
         files[f"{handover.name}.engine"] = handover.engine
     if handover.precision == "int8":
         model["int8_calib_file"] = "calibration.cache"
-        if handover.calibration is not None:
-            files["calibration.cache"] = handover.calibration
-        else:
-            missing["calibration.cache"] = "the calibration cache: edgedla quantize MODEL --data DATA -o SCALES"
+        carry(files, missing, "calibration.cache", handover.calibration, NO_CACHE)
     if handover.core is not None:
         model.update(enable_dla=True, use_dla_core=handover.core)
     if entries:

@@ -7,11 +7,11 @@ the TensorRT backend reads.
 from __future__ import annotations
 
 import json
-from typing import List, Sequence
+from typing import Dict, List, Sequence
 
 from edgedla.builder.artifact.artifact import Binding
 from edgedla.errors import UsageError
-from edgedla.export.handover import Export, Files, Handover, linear_float
+from edgedla.export.handover import Export, Files, Handover, carry, linear_float
 
 TYPES = {
     "FLOAT": "TYPE_FP32",
@@ -41,11 +41,8 @@ def export(handover: Handover, number: int = 1) -> Export:
     linear_float(handover, "Triton", tuple(TYPES))
     plan = f"{handover.name}/1/model.plan"
     files: Files = {f"{handover.name}/config.pbtxt": _config(handover)}
-    missing = {}
-    if handover.engine is not None:
-        files[plan] = handover.engine
-    else:
-        missing[plan] = "the engine: `edgedla build` on the board, then the artifact's engine-*.engine"
+    missing: Dict[str, str] = {}
+    carry(files, missing, plan, handover.engine, "the engine: `edgedla build` on the board, then the artifact's engine-*.engine")
     steps = ("tritonserver --model-repository=THIS_FOLDER",)
     gaps = ("pictures and decoding: clients send prepared arrays, as `edgedla.runtime` prepares them",)
     return Export(files, missing, READ_BY, steps, gaps)
