@@ -239,7 +239,7 @@ def test_with_tensorrt_each_stage_chooses_its_core(fake_tensorrt, host_memory, m
         stages.append(replace(stage, artifact=save_artifact(part, tmp_path / f"s{k}", {("engine", "engine.plan"): b"engine"})))
     chain = replace(chain, stages=tuple(stages))
     given = iter(modules)
-    monkeypatch.setattr("edgedla.runtime.runners.tensorrt_engine._tensorrt", lambda: next(given))
+    monkeypatch.setattr("edgedla.runtime.runners.tensorrt_engine.import_tensorrt", lambda: next(given))
     monkeypatch.setattr(runners_module, "_open_one", lambda a, name: TensorRtRunner(a, name, host_memory))
     (runner,) = open_devices(chain, [])
     with runner:

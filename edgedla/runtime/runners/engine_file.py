@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, Optional, Tuple, Union
 
@@ -15,7 +14,7 @@ from edgedla.records.engine_info import EngineInfo, parse_engine_info
 from edgedla.records.json_text import parse_json
 from edgedla.records.plan_header import PlanHeader, engine_bytes, engine_header
 from edgedla.records.ultralytics import UltralyticsMetadata, ultralytics_metadata
-from edgedla.runtime.runners.engine_reader import Tensor, read_with_tensorrt
+from edgedla.runtime.runners.engine_reader import Tensor, import_tensorrt, read_with_tensorrt
 
 if TYPE_CHECKING:
     from edgedla.targets.board import Board
@@ -111,14 +110,7 @@ def _tensorrt(path: Path, board: Optional[Board]) -> Any:
     )
     if board is None:
         raise EnvironmentMissing("a TensorRT engine runs on a Jetson, and this is not one", where=str(path), hint=hint)
-    try:
-        return importlib.import_module("tensorrt")
-    except (ImportError, OSError) as e:
-        raise EnvironmentMissing(
-            f"TensorRT cannot be imported: {e}",
-            where=str(path),
-            hint="it comes with JetPack (apt install python3-libnvinfer); a venv needs --system-site-packages",
-        ) from e
+    return import_tensorrt(str(path))
 
 
 def _binding(tensor: Tensor, chip: Optional[str], where: str) -> Binding:

@@ -5,11 +5,12 @@ The naming rule of builder/tensorrt/api.py applies: a variable with a TensorRT o
 
 from __future__ import annotations
 
+import importlib
 from dataclasses import dataclass
 from typing import Any, List, Optional, Tuple
 
 from edgedla.builder.tensorrt.callbacks import process_logger, receiving
-from edgedla.errors import RunError
+from edgedla.errors import EnvironmentMissing, RunError
 
 #: (name, is_input, dims, TensorRT's data type, TensorRT's format)
 Tensor = Tuple[str, bool, Tuple[int, ...], str, str]
@@ -22,6 +23,17 @@ class EngineFacts:
     tensors: Tuple[Tensor, ...]
     layers: str
     version: str
+
+
+def import_tensorrt(where: Optional[str] = None) -> Any:
+    try:
+        return importlib.import_module("tensorrt")
+    except (ImportError, OSError) as e:
+        raise EnvironmentMissing(
+            f"TensorRT cannot be imported: {e}",
+            where=where,
+            hint="it comes with JetPack (apt install python3-libnvinfer); a venv needs --system-site-packages",
+        ) from e
 
 
 def read_with_tensorrt(trt: Any, data: bytes, core: Optional[int], where: str, written: str) -> EngineFacts:

@@ -5,7 +5,6 @@ The naming rule of builder/tensorrt/api.py applies: a variable with a TensorRT o
 
 from __future__ import annotations
 
-import importlib
 from typing import Any, Callable, Dict, Mapping, Optional, Tuple
 
 from edgedla.builder.artifact.artifact import BARE_ENGINE, Artifact
@@ -16,6 +15,7 @@ from edgedla.records.plan_header import engine_bytes
 from edgedla.runtime.cuda.driver import DriverContext
 from edgedla.runtime.runners.core_proof import CoreProof
 from edgedla.runtime.runners.cuda_base import CudaRunner, Memory
+from edgedla.runtime.runners.engine_reader import import_tensorrt
 from edgedla.runtime.runners.layer_clock import LayerClock, LayerTimes
 from edgedla.targets.board import board_target
 
@@ -41,7 +41,7 @@ class TensorRtRunner(CudaRunner):
         super().__init__(artifact, name, memory)
 
     def _start(self) -> None:
-        trt = _tensorrt()
+        trt = import_tensorrt()
         self._verify(str(trt.__version__))
         logger = process_logger(trt)
         # An engine with plugin layers can only be read after TensorRT's own plugins are registered.
@@ -116,7 +116,7 @@ class TensorRtRunner(CudaRunner):
         self._clock, self._profiler = clock, None
         if clock is not None:
             # TensorRT keeps a bare pointer to the profiler, so hold a reference. Its default, reporting within the queueing call, stays.
-            profiler = self._profiler = _profiler(_tensorrt(), clock)
+            profiler = self._profiler = _profiler(import_tensorrt(), clock)
             context.profiler = profiler
 
     def _verify(self, version: str) -> None:
@@ -180,13 +180,3 @@ def _engine_tensors(engine: Any) -> Tuple[str, ...]:
     if hasattr(engine, "num_io_tensors"):
         return tuple(engine.get_tensor_name(i) for i in range(engine.num_io_tensors))
     return tuple(engine.get_binding_name(i) for i in range(engine.num_bindings))
-
-
-def _tensorrt() -> Any:
-    try:
-        return importlib.import_module("tensorrt")
-    except (ImportError, OSError) as e:
-        raise EnvironmentMissing(
-            f"TensorRT cannot be imported: {e}",
-            hint="it comes with JetPack (apt install python3-libnvinfer); a venv needs --system-site-packages",
-        ) from e
