@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
 from typing import Dict, Sequence, Tuple
 
 from edgedla.errors import UsageError
-from edgedla.text.printable import Fields
+from edgedla.text.printable import Fields, Word
 
 #: trtexec's type prefix by TensorRT's DataType name.
 TYPE_PREFIX: Dict[str, str] = {
@@ -25,7 +24,7 @@ TYPE_PREFIX: Dict[str, str] = {
 NO_TYPE_PREFIX_FROM = (11,)
 
 
-class TensorFormat(str, Enum):
+class TensorFormat(Word):
     """The formats that matter for the DLA. Values are the names of `tensorrt.TensorFormat`.
 
     Layouts of a (N, C, H, W) tensor (NvInfer.h 8.4 to 11.1, developer guides 8.4 to 8.6.1):
@@ -44,9 +43,6 @@ class TensorFormat(str, Enum):
     CHW32 = "CHW32"
     DLA_LINEAR = "DLA_LINEAR"
     DLA_HWC4 = "DLA_HWC4"
-
-    def __str__(self) -> str:
-        return self.value
 
     @property
     def number(self) -> int:

@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import dataclass
-from enum import Enum
 from typing import Any, Dict, FrozenSet, NamedTuple, Optional, Tuple
 
 from edgedla.rules.verdict import Support
-from edgedla.text.printable import Fields, as_json
+from edgedla.text.printable import Fields, Word, as_json
 
 
-class Placed(str, Enum):
+class Placed(Word):
     """Where a layer or node ends in the built engine, as predicted."""
 
     DLA = "dla"
     GPU = "gpu"
     FOLDED = "folded"
 
-    def __str__(self) -> str:
-        return self.value
 
-
-class Cause(str, Enum):
+class Cause(Word):
     """Why a layer ends where it does.
 
     Root causes: RULE, UNKNOWN, VALIDATION (TensorRT's second look, at the layer inside its candidate), NO_DLA.
@@ -41,9 +37,6 @@ class Cause(str, Enum):
     NO_DLA = "no_dla"
     OPEN_SIZES = "open_sizes"
     TYPE_BORDER = "type_border"
-
-    def __str__(self) -> str:
-        return self.value
 
     @property
     def is_root(self) -> bool:

@@ -3,34 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import Enum
 from typing import Any, Dict, Mapping, Tuple
 
 from edgedla.text.pages import page_of
-from edgedla.text.printable import Fields
+from edgedla.text.printable import Fields, Word
 
 
-class Support(str, Enum):
+class Support(Word):
     """Where a layer can run by its own rules. There is no default: unknown stays unknown."""
 
     DLA = "dla"
     GPU = "gpu"
     UNKNOWN = "unknown"
 
-    def __str__(self) -> str:
-        return self.value
 
-
-class Effect(str, Enum):
+class Effect(Word):
     """What it means that a layer does not meet a rule: not on the DLA; unknown; legal with a warning; legal but slow."""
 
     REJECT = "reject"
     UNKNOWN = "unknown"
     WARN = "warn"
     SLOW = "slow"
-
-    def __str__(self) -> str:
-        return self.value
 
 
 @dataclass(frozen=True)

@@ -102,6 +102,13 @@ def json_text(document: Any, default: Optional[Callable[[Any], Any]] = None) -> 
     return json_escaped(text.getvalue())
 
 
+class Word(str, Enum):
+    """Base of lists of words, each its own text."""
+
+    def __str__(self) -> str:
+        return str(self.value)
+
+
 class Fields:
     """Base of dataclasses whose document has a key for each of their fields."""
 
