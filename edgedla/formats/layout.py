@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from operator import index
 from typing import Any, Dict, Optional, Sequence, Tuple
@@ -167,10 +168,7 @@ def layout(
 
 def _nchw(dims: Tuple[int, ...]) -> Tuple[int, int, int, int]:
     c, h, w = ((1, 1, 1) + dims)[-3:]
-    n = 1
-    for d in dims[:-3]:
-        n *= d
-    return n, c, h, w
+    return math.prod(dims[:-3]), c, h, w
 
 
 def _round_up(value: int, multiple: int) -> int:

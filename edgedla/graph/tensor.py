@@ -70,10 +70,7 @@ class Tensor:
     @property
     def batch(self) -> int:
         """DLA's effective batch: the product of every dim except the last three (developer guide 8.4+, rule G-02)."""
-        n = 1
-        for d in self.dims[:-3]:
-            n *= d
-        return n
+        return math.prod(self.dims[:-3])
 
     @property
     def chw(self) -> Tuple[int, int, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from edgedla.importers.network.known import KnownValue, Small
@@ -66,10 +67,7 @@ class Weights:
 
     @property
     def count(self) -> int:
-        n = 1
-        for d in self.dims:
-            n *= d
-        return n
+        return math.prod(self.dims)
 
     def value(self) -> Optional[KnownValue]:
         """The numbers in the weights' dims; None where their data is missing or too large to read."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import ChainMap
 from typing import Any, Optional
 
@@ -72,10 +73,7 @@ def _stays_true(body: Any, outer: ChainMap[str, Optional[int]]) -> bool:
 
 def _scalar(tensor: Any) -> Optional[int]:
     """The value of an onnx.TensorProto with one integer or bool; None for any other tensor."""
-    count = 1
-    for d in tensor.dims:
-        count *= d
-    if count != 1 or tensor.data_type not in (INT64, BOOL):
+    if math.prod(tensor.dims) != 1 or tensor.data_type not in (INT64, BOOL):
         return None
     values = tensor.int64_data if tensor.data_type == INT64 else tensor.int32_data
     if len(values) == 1:

@@ -5,6 +5,7 @@ A file of a kilobyte can describe tensors of gigabytes.
 
 from __future__ import annotations
 
+import math
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass
@@ -255,7 +256,4 @@ def _dims(value: Any) -> Optional[List[int]]:
 
 def tensor_bytes(dims: Sequence[int], element_type: int) -> int:
     """Bytes of a dense tensor of an onnx.TensorProto.DataType."""
-    count = 1
-    for d in dims:
-        count *= d
-    return -(-count * BITS.get(element_type, 64) // 8)
+    return -(-math.prod(dims) * BITS.get(element_type, 64) // 8)

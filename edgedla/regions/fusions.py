@@ -20,6 +20,7 @@ ReLU and pointwise fusions run after the placement, on the GPU's part, and chang
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Container, Dict, List, NamedTuple, Optional, Sequence, Tuple
@@ -259,8 +260,4 @@ def is_matmul_by_constant(layer: Layer, graph: LayerGraph) -> bool:
 
 def batch_of(layer: Layer, graph: LayerGraph) -> int:
     """Effective batch of the layer's output; dynamic dims count as 1 (the rules refuse them anyway)."""
-    n = 1
-    if layer.outputs:
-        for d in graph.tensors[layer.outputs[0]].dims[:-3]:
-            n *= max(d, 1)
-    return n
+    return math.prod(max(d, 1) for name in layer.outputs[:1] for d in graph.tensors[name].dims[:-3])

@@ -6,6 +6,7 @@ meets the rule, else the numbers for the message.
 
 from __future__ import annotations
 
+import math
 from typing import Any, Callable, Dict, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from edgedla.graph.kinds.base import Kind
@@ -125,12 +126,12 @@ def operand_dims_fit(kind: Any, element_bytes: int, broadcast: Sequence[str]) ->
     a, b = kind.a_dims, kind.b_dims
     if a == b or kind.constant_is_foldable or kind.is_bias:
         return None
-    small, large = (a, b) if _volume(a) <= _volume(b) else (b, a)
+    small, large = (a, b) if math.prod(a) <= math.prod(b) else (b, a)
     rank = len(large)
     small = (1,) * (rank - len(small)) + tuple(small)
     lead = max(rank - 3, 0)
     forms = []
-    if all(d == 1 for d in small[lead:]) and (small[:lead] == tuple(large[:lead]) or _volume(small) == 1):
+    if all(d == 1 for d in small[lead:]) and (small[:lead] == tuple(large[:lead]) or math.prod(small) == 1):
         forms.append("N111")
     if rank >= 3 and small[: lead + 1] == tuple(large[: lead + 1]) and all(d == 1 for d in small[lead + 1 :]):
         forms.append("NC11")
@@ -184,13 +185,6 @@ def power_of_two(kind: Any, element_bytes: int, fact: str) -> Failure:
     """The fact is a power of two."""
     value = int(getattr(kind, fact))
     return None if value > 0 and value & (value - 1) == 0 else {"value": value}
-
-
-def _volume(dims: Sequence[int]) -> int:
-    n = 1
-    for d in dims:
-        n *= d
-    return n
 
 
 def _ceil(a: int, b: int) -> int:

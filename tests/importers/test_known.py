@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import pickle
 
 import numpy as np
@@ -23,7 +24,7 @@ shapes = some.sampled_from([(), (1,), (3,), (0,), (1, 1), (2, 3), (4, 1, 2)])
 def values(draw, shape=shapes, dtype=dtypes):
     dims, kind = draw(shape), draw(dtype)
     least, most = known.SMALL_TYPES[kind]
-    count = known.volume_of(dims)
+    count = math.prod(dims)
     drawn = draw(some.lists(numbers.filter(lambda n: least <= n <= most), min_size=count, max_size=count))
     return known.Small(drawn, dims, kind)
 

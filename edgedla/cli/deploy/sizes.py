@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
@@ -24,9 +25,7 @@ def parse_sizes(text: str) -> Tuple[Dict[str, List[int]], ...]:
     """
     shapes = split_shapes(text)
     ranges = {size: _values(size) for shape in shapes for size in shape.sizes if ".." in size}
-    count = 1
-    for values in ranges.values():
-        count *= len(values)
+    count = math.prod(map(len, ranges.values()))
     if count > MOST_SIZES:
         raise UsageError(
             f"{count} sizes, each an engine of its own: the DLA has no dynamic dimensions",

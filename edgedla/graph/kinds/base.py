@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Dict, Tuple, Type, TypeVar
 
@@ -71,7 +72,7 @@ class Kind:
     @property
     def batch(self) -> int:
         """DLA's effective batch: product of all dims but the last three (rule G-02)."""
-        return _product(self.in_dims[:-3])
+        return math.prod(self.in_dims[:-3])
 
     @property
     def in_chw(self) -> Tuple[int, int, int]:
@@ -109,12 +110,12 @@ class Kind:
     @property
     def batches(self) -> Tuple[int, ...]:
         """The effective batch of each of those tensors; a dynamic one stays negative."""
-        return tuple(_product(dims[:-3]) for dims in self.dims_of_tensors)
+        return tuple(math.prod(dims[:-3]) for dims in self.dims_of_tensors)
 
     @property
     def volumes(self) -> Tuple[int, ...]:
         """The number of elements of each of those tensors; of a dynamic one what its known dims make."""
-        return tuple(_product(tuple(max(d, 1) for d in dims)) for dims in self.dims_of_tensors)
+        return tuple(math.prod(max(d, 1) for d in dims) for dims in self.dims_of_tensors)
 
     @property
     def ranks(self) -> Tuple[int, ...]:
@@ -156,17 +157,7 @@ class Kind:
 
 def volume(dims: Tuple[int, ...]) -> int:
     """Number of elements; 0 if a dimension is dynamic."""
-    n = 1
-    for d in dims:
-        n *= max(d, 0)
-    return n
-
-
-def _product(dims: Tuple[int, ...]) -> int:
-    n = 1
-    for d in dims:
-        n *= d
-    return n
+    return math.prod(max(d, 0) for d in dims)
 
 
 def is_constant(layer: Layer, graph: LayerGraph, position: int) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, Dict, Tuple
 
@@ -63,7 +64,4 @@ class Kernelled(Kind):
     @property
     def weight_elements(self) -> int:
         """C_in * C_out / groups * kernel volume."""
-        n = self.out_channels * self.in_channels // max(self.groups, 1)
-        for k in self.kernel:
-            n *= k
-        return n
+        return self.out_channels * self.in_channels // max(self.groups, 1) * math.prod(self.kernel)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import struct
 from typing import Any, FrozenSet, Iterable, Iterator, Set, Tuple
 
 from edgedla.importers.model_file.wire import Malformed, fields
-from edgedla.importers.network.known import volume_of
 from edgedla.importers.values import ONNX_TYPES
 
 #: ONNX element type -> its code, the same for struct and NumPy.
@@ -32,7 +32,7 @@ def sparse_weights(graph: Any, data: Any) -> FrozenSet[str]:
         code, dims = CODES.get(tensor.data_type), tuple(tensor.dims)
         if code is None or len(dims) < 3 or dims[1] < 4 or min(dims) < 1:
             continue
-        taps, size = volume_of(dims[2:]), struct.calcsize(code)
+        taps, size = math.prod(dims[2:]), struct.calcsize(code)
         if stop - start != dims[0] * dims[1] * taps * size:
             continue
         first = [struct.unpack_from(f"<{code}", data, start + i * taps * size)[0] for i in range(4)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import struct
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence, Tuple
@@ -9,7 +10,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 from edgedla.errors import ModelError
 from edgedla.importers.context import Context
 from edgedla.importers.dtypes import trt_type
-from edgedla.importers.network.known import MAX_SMALL_ELEMENTS, PATIENT_TYPES, KnownValue, Small, Waiting, of_array, volume_of
+from edgedla.importers.network.known import MAX_SMALL_ELEMENTS, PATIENT_TYPES, KnownValue, Small, Waiting, of_array
 from edgedla.importers.network.lazy import fold
 from edgedla.importers.network.limits import MAX_FOLDED_ELEMENTS, MAX_READ_FLOATS
 from edgedla.importers.refuse import Refused
@@ -78,7 +79,7 @@ class TensorReader:
 
     def load(self, proto: Any, dims: Tuple[int, ...], dtype: str) -> Optional[KnownValue]:
         """The numbers, in TensorRT's type; None where they are too many or missing."""
-        count = volume_of(dims)
+        count = math.prod(dims)
         number = proto.data_type
         if number not in ITEM_BYTES or count > (MAX_READ_FLOATS if number in FLOAT_TYPES else MAX_FOLDED_ELEMENTS):
             return None

@@ -6,6 +6,7 @@ The functions return None where a value is unknown, where operands or result are
 from __future__ import annotations
 
 import itertools
+import math
 import operator
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
@@ -18,7 +19,6 @@ from edgedla.importers.network.known import (
     Waiting,
     of_array,
     small_or_none,
-    volume_of,
 )
 from edgedla.importers.network.lazy import fold
 from edgedla.importers.network.limits import MAX_FOLDED_ELEMENTS
@@ -39,7 +39,7 @@ def _by_numpy(
             return None
         if isinstance(v, Waiting):
             depth = max(depth, v.depth)
-    if not 0 <= volume_of(dims) <= MAX_FOLDED_ELEMENTS:
+    if not 0 <= math.prod(dims) <= MAX_FOLDED_ELEMENTS:
         return None
     arrays = [v.array for v in operands if v is not None]
 
@@ -90,10 +90,10 @@ def elementwise(
 def _pairs(a: Small, b: Small, dims: Sequence[int]) -> Any:
     """The operands' elements side by side; None where the broadcast is more than one number repeated."""
     if a.dims == b.dims:
-        return zip(a.numbers, b.numbers) if volume_of(dims) == len(a.numbers) else None
-    if len(b.numbers) == 1 and volume_of(dims) == len(a.numbers):
+        return zip(a.numbers, b.numbers) if math.prod(dims) == len(a.numbers) else None
+    if len(b.numbers) == 1 and math.prod(dims) == len(a.numbers):
         return zip(a.numbers, itertools.repeat(b.numbers[0]))
-    if len(a.numbers) == 1 and volume_of(dims) == len(b.numbers):
+    if len(a.numbers) == 1 and math.prod(dims) == len(b.numbers):
         return zip(itertools.repeat(a.numbers[0]), b.numbers)
     return None
 
@@ -109,7 +109,7 @@ def relu(x: Optional[KnownValue], dims: Sequence[int], dtype: str) -> Optional[K
 def cast(x: Optional[KnownValue], dims: Sequence[int], dtype: str) -> Optional[KnownValue]:
     if x is not None and x.dtype == dtype and x.dims == tuple(dims) and x.size <= MAX_FOLDED_ELEMENTS:
         return x
-    if isinstance(x, Small) and dtype in SMALL_TYPES and len(x.numbers) == volume_of(dims):
+    if isinstance(x, Small) and dtype in SMALL_TYPES and len(x.numbers) == math.prod(dims):
         made = small_or_none([int(n != 0) for n in x.numbers] if dtype == "BOOL" else list(x.numbers), dims, dtype)
         if made is not None:
             return made
@@ -131,7 +131,7 @@ def reduce(
     op: str, x: Optional[KnownValue], axes: Sequence[int], keep_dims: bool, dims: Sequence[int], dtype: str
 ) -> Optional[KnownValue]:
     if isinstance(x, Small) and x.dtype == dtype != "BOOL" and x.numbers and len(axes) == len(x.dims):
-        total = volume_of(x.numbers) if op == "PROD" else _REDUCTIONS[op](x.numbers) if op in _REDUCTIONS else None
+        total = math.prod(x.numbers) if op == "PROD" else _REDUCTIONS[op](x.numbers) if op in _REDUCTIONS else None
         made = None if total is None else small_or_none([total], dims, dtype)
         if made is not None:
             return made
@@ -152,7 +152,7 @@ def concatenate(values: Sequence[Optional[KnownValue]], axis: int, dims: Sequenc
 
 def _picked(x: Small, axis: int, indices: Sequence[int]) -> Optional[Small]:
     """The entries at `indices` along one axis; None where one does not exist."""
-    length, inner = x.dims[axis], volume_of(x.dims[axis + 1 :])
+    length, inner = x.dims[axis], math.prod(x.dims[axis + 1 :])
     if any(not -length <= i < length for i in indices):
         return None
     starts = [i % length * inner for i in indices]
@@ -167,7 +167,7 @@ def gather(
 ) -> Optional[KnownValue]:
     if isinstance(data, Small) and isinstance(indices, Small) and data.dtype == dtype and 0 <= axis < len(data.dims):
         picked = _picked(data, axis, indices.numbers)
-        if picked is not None and len(picked.numbers) == volume_of(dims) <= MAX_SMALL_ELEMENTS:
+        if picked is not None and len(picked.numbers) == math.prod(dims) <= MAX_SMALL_ELEMENTS:
             return Small(picked.numbers, dims, dtype)
     return _by_numpy(lambda d, i: fold().gather(d, i, axis, dims, dtype), (data, indices), dims, dtype)
 
@@ -180,7 +180,7 @@ def shuffle(
     dims: Sequence[int],
     dtype: str,
 ) -> Optional[KnownValue]:
-    if isinstance(x, Small) and x.dtype == dtype and volume_of(dims) == len(x.numbers) == volume_of(middle):
+    if isinstance(x, Small) and x.dtype == dtype and math.prod(dims) == len(x.numbers) == math.prod(middle):
         numbers = x.numbers if first is None else _transposed(x.numbers, x.dims, first)
         if second is not None:
             numbers = _transposed(numbers, middle, second)
@@ -192,7 +192,7 @@ def _transposed(numbers: Sequence[int], dims: Sequence[int], order: Sequence[int
     if not numbers:
         # With a dimension of 0 another one may be any: its offsets would be written down.
         return numbers
-    strides = [volume_of(dims[i + 1 :]) for i in range(len(dims))]
+    strides = [math.prod(dims[i + 1 :]) for i in range(len(dims))]
     at = itertools.product(*([k * strides[i] for k in range(dims[i])] for i in order))
     return [numbers[sum(offsets)] for offsets in at]
 
@@ -201,7 +201,7 @@ def strict_slice(
     x: Optional[KnownValue], numbers: Sequence[Any], axes: Optional[Sequence[int]], dims: Sequence[int], dtype: str
 ) -> Optional[KnownValue]:
     """What a strict-bounds slice takes; stride 0 repeats one element, as TensorRT broadcasts."""
-    if isinstance(x, Small) and x.dtype == dtype and 0 <= volume_of(dims) <= MAX_SMALL_ELEMENTS:
+    if isinstance(x, Small) and x.dtype == dtype and 0 <= math.prod(dims) <= MAX_SMALL_ELEMENTS:
         picked: Optional[Small] = x
         for axis, start, size, stride in zip(range(len(x.dims)) if axes is None else axes, *numbers):
             if picked is not None and size <= MAX_SMALL_ELEMENTS:

@@ -105,10 +105,7 @@ def evaluate(
     for v in values:
         if v is None or v.size > MAX_FOLDED_ELEMENTS:
             return None
-    elements = 1
-    for d in dims:
-        elements *= d
-    target = NUMPY_TYPES.get(dtype)
+    elements, target = math.prod(dims), NUMPY_TYPES.get(dtype)
     if target is None or not 0 <= elements <= MAX_FOLDED_ELEMENTS:
         return None
     try:

@@ -6,6 +6,7 @@ used: many networks never need one, and its import takes longer than the shape a
 
 from __future__ import annotations
 
+import math
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from edgedla.importers.network.lazy import fold
@@ -33,7 +34,7 @@ class KnownValue:
 
     @property
     def size(self) -> int:
-        return volume_of(self.dims)
+        return math.prod(self.dims)
 
     def integers(self) -> Optional[List[int]]:
         """The elements in row-major order as whole numbers; None where they cannot be worked out."""
@@ -91,13 +92,6 @@ class Waiting(KnownValue):
         self._make = None
 
 
-def volume_of(dims: Sequence[int]) -> int:
-    n = 1
-    for d in dims:
-        n *= d
-    return n
-
-
 def integers_of(value: Optional[KnownValue]) -> Optional[List[int]]:
     """The elements as whole numbers; None where they are not known."""
     return None if value is None else value.integers()
@@ -126,7 +120,7 @@ def of_numbers(numbers: Sequence[float], dtype: str, dims: Sequence[int]) -> Kno
     Raises:
         ValueError: there are more or fewer of them than `dims` says.
     """
-    if len(numbers) != volume_of(dims):
+    if len(numbers) != math.prod(dims):
         raise ValueError(f"{len(numbers)} numbers for dims {list(dims)}")
     if dtype in SMALL_TYPES and len(numbers) <= MAX_SMALL_ELEMENTS:
         small = small_or_none([int(v) for v in numbers], dims, dtype)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Dict, List, Optional, Sequence
 
 from edgedla.importers.network import evaluate, known
@@ -16,12 +17,7 @@ MAX_DIMS = 8
 
 def volume(dims: Sequence[int]) -> int:
     """Number of elements; -1 where a dim is dynamic."""
-    n = 1
-    for d in dims:
-        if d < 0:
-            return -1
-        n *= d
-    return n
+    return -1 if any(d < 0 for d in dims) else math.prod(dims)
 
 
 def resolve_reshape(source: Dims, wanted: Sequence[int], zero_is_placeholder: bool) -> Dims:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import List, Sequence
 
 from edgedla.importers.broadcast import squeeze, unsqueeze
@@ -87,10 +88,7 @@ def lp_pool(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
         ceil = False
         ctx.departs(node, "ignores ceil_mode and rounds down")
     w = read_window(node, kernel, excludes_padding=False, ceil=ceil)
-    elements = 1.0
-    for k in w.kernel:
-        elements *= k
-    factor = ctx.scalar(elements, x.dtype, (1,) * len(x.dims))
+    factor = ctx.scalar(float(math.prod(w.kernel)), x.dtype, (1,) * len(x.dims))
     if p == 1:
         out = ctx.name(arithmetic.unary(ctx.net, x, "ABS"), node)
     else:
