@@ -12,7 +12,7 @@ from edgedla.fixes.opset import convert_opset
 from edgedla.fixes.wanted import HALF_TYPES, TYPES, opset_to_write, require_opset
 from edgedla.graph.layer_graph import HALVED
 from edgedla.graph.open_sizes import TRTEXEC_BATCH, batch_taken
-from edgedla.importers.model_file.float32_types import lacks_half, own_types
+from edgedla.importers.model_file.float32_types import own_types
 from edgedla.targets import Platform
 
 
@@ -73,12 +73,13 @@ def open_for(
     types: List[str] = []
     in_float = work
     for name in turn.names:
+        own = own_types(outline(work))
         # BFLOAT16 and DOUBLE go by way of FLOAT; nothing else needs it, and without it they stay.
-        if HALF_TYPES in turn.names and lacks_half(outline(work)) != (name == TYPES):
+        if (own is not None and (HALF_TYPES not in turn.names or "FLOAT16" not in own.names)) != (name == TYPES):
             continue
         from edgedla.fixes.float_types import in_float32, in_half
 
-        feeds = feeds_of(work, data) if prove and (name == HALF_TYPES or own_types(outline(work))) else ()
+        feeds = feeds_of(work, data) if prove else ()
         inputs = "the data" if data is not None else "seeded random input"
         turned = in_float32(work, feeds) if name == TYPES else in_half(work, turn.platform, turn.mode, feeds, inputs)
         if turned is not None:

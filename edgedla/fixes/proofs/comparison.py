@@ -73,14 +73,12 @@ def distance(before: np.ndarray, after: np.ndarray) -> Tuple[float, float]:
     if before.dtype.kind in "OSU":
         far = 0.0 if np.array_equal(before.reshape(-1), after.reshape(-1)) else float("inf")
         return far, far
-    a, b = before.astype(np.float64).reshape(-1), after.astype(np.float64).reshape(-1)
+    whole, other = before.astype(np.float64).reshape(-1), after.astype(np.float64).reshape(-1)
     # Overflow to the same infinity is no difference.
-    equal = a == b
-    a, b = a[~equal], b[~equal]
-    gap = np.abs(b - a)
+    differs = whole != other
+    gap = np.abs(other[differs] - whole[differs])
     if not np.all(np.isfinite(gap)):
         return float("inf"), float("inf")
-    whole = before.astype(np.float64).reshape(-1)
     scale = float(np.linalg.norm(whole[np.isfinite(whole)]))
     norm = float(np.linalg.norm(gap))
     return (norm / scale if scale > 0 else (0.0 if norm == 0 else float("inf"))), float(gap.max(initial=0.0))
