@@ -2,7 +2,8 @@
 
 Needs Chromium, pillow, nbconvert, ipykernel, pandas, and edgedla with the extras host and fix. Each picture NAME-LOOK.png in docs/pictures
 has NAME.json beside it: the texts with a number that it shows. tests/docs/test_pictures.py asks the commands again and compares.
-`first-minutes` is drawn, by docs/animation.py, and needs no Chromium.
+`first-minutes` is drawn, by docs/animation.py, and needs no Chromium; `home-assistant` needs what docs/home_assistant.py says, and is left
+out without it.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import shlex
 import subprocess
 import sys
 import tempfile
+import time
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any, Dict, List, Tuple
@@ -21,6 +23,7 @@ from typing import Any, Dict, List, Tuple
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+from docs import home_assistant  # noqa: E402
 from docs.animation import draw, record  # noqa: E402
 from docs.chrome import Page, open_page  # noqa: E402
 
@@ -82,6 +85,7 @@ COMMANDS: Dict[str, Tuple[str, ...]] = {
         f"edgedla build data/colour.onnx {ORIN} -o data/colour",
     ),
     "events": CAMERAS,
+    "home-assistant": (f"edgedla build {DETECTOR} {ORIN} -o detector",),
 }
 #: Pictures of the live page -> the file of the pipeline. They show rates of the machine that drew them: their words are compared.
 LIVE = {"live": "live.yaml", "cameras": "pipeline.yaml", "events": "objects.yaml"}
@@ -93,7 +97,17 @@ MOST_HEIGHT, COLOURS = 1700, 64
 #: Pictures that are kept in all looks; of the others the desktop's is.
 EVERY_LOOK = ("check", "compare")
 #: name -> height of its pictures, where the page goes on with what the text does not speak of.
-CUT = {"live": 740, "cameras": 790, "events": 910, "sweep": 1100, "quantize": 1000, "place": 1100, "worth": 970, "fix": 1400}
+CUT = {
+    "home-assistant": 840,
+    "live": 740,
+    "cameras": 790,
+    "events": 910,
+    "sweep": 1100,
+    "quantize": 1000,
+    "place": 1100,
+    "worth": 970,
+    "fix": 1400,
+}
 #: Of the live page, and what the first one shows.
 PORT = 8799
 TWO_CAMERAS = """\
@@ -129,6 +143,23 @@ _SHOWN = """(() => {
     const box = range.getBoundingClientRect();
     if (box.width > 1 && box.height > 1 && box.bottom + scrollY <= HEIGHT) found.push(node.data);
   }
+  return found;
+})()"""
+
+
+#: Texts of the cards of Home Assistant's page, whose elements have trees of their own.
+_CARDS = """(() => {
+  const found = [];
+  const walk = (node) => {
+    if (node.nodeType === Node.TEXT_NODE && node.data.trim()) found.push(node.data.trim());
+    if (["STYLE", "SCRIPT"].includes(node.nodeName)) return;
+    for (const child of [...node.childNodes, ...(node.shadowRoot ? node.shadowRoot.childNodes : [])]) walk(child);
+  };
+  const find = (node) => {
+    if (node.nodeName === "HUI-ENTITIES-CARD") return walk(node);
+    for (const child of [...node.childNodes, ...(node.shadowRoot ? node.shadowRoot.childNodes : [])]) find(child);
+  };
+  find(document);
   return found;
 })()"""
 
@@ -226,6 +257,19 @@ def shoot_live(name: str, folder: Path) -> None:
         running.wait()
 
 
+def shoot_home(folder: Path) -> None:
+    """Home Assistant's own view, where it is installed."""
+    name, address = "home-assistant", f"http://127.0.0.1:{home_assistant.PORT}/"
+    with home_assistant.running(folder), open_page(1000, CUT[name]) as page:
+        page.go("about:blank#")
+        page.until(f"fetch('{address}', {{mode: 'no-cors'}}).then(() => true, () => false)", 90)
+        # It signs in by itself, over several addresses.
+        page.call("Page.navigate", url=address)
+        time.sleep(20)
+        save(page.picture(), PICTURES / f"{name}-desktop.png")
+        write(name, page.ask(_CARDS))
+
+
 def join_frames(folder: Path) -> None:
     """The first and the last frame of a run, side by side."""
     from PIL import Image
@@ -254,7 +298,7 @@ def words(texts: List[str]) -> List[str]:
 
 
 def main() -> int:
-    for name in sys.argv[1:] or ("first-minutes", *COMMANDS):
+    for name in sys.argv[1:] or ("first-minutes", *(n for n in COMMANDS if n != "home-assistant" or home_assistant.PYTHON)):
         with tempfile.TemporaryDirectory() as folder:
             if name == "first-minutes":
                 said = record(Path(folder))
@@ -266,6 +310,8 @@ def main() -> int:
                 shoot_live(name, Path(folder))
             elif name == "camera":
                 join_frames(Path(folder))
+            elif name == "home-assistant":
+                shoot_home(Path(folder))
             else:
                 shoot(name, page)
     return 0

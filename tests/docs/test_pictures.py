@@ -11,8 +11,9 @@ from typing import List
 import pytest
 import yaml
 
-from docs import animation, make_pictures
+from docs import animation, home_assistant, make_pictures
 from docs.chrome import CHROMIUM, open_page
+from edgedla.runtime.outputs.home_assistant import HomeAssistant
 from edgedla.runtime.pipeline.config import load_config
 from edgedla.runtime.pipeline.lane import STAGES
 
@@ -24,7 +25,7 @@ AGAIN = "the picture is stale: make pictures PICTURES="
 LONG = ("quantize", "sweep", "place", "notebook")
 
 pytestmark = [pytest.mark.long, pytest.mark.once, pytest.mark.skipif(sys.version_info < (3, 10), reason="fix needs Python 3.10")]
-COMPARED = [name for name in make_pictures.COMMANDS if name not in make_pictures.LIVE]
+COMPARED = [name for name in make_pictures.COMMANDS if name not in (*make_pictures.LIVE, "home-assistant")]
 
 
 def said(name: str) -> List[str]:
@@ -91,6 +92,15 @@ def test_the_zone_in_the_picture_of_events_is_one_that_a_pipeline_takes(tmp_path
     assert len(rule.zone) == len(make_pictures.ZONE)
     for corner, clicked in zip(rule.zone, make_pictures.ZONE):
         assert corner == pytest.approx(clicked, abs=0.003)
+
+
+def test_home_assistant_is_still_told_of_what_its_picture_shows(tmp_path: Path) -> None:
+    (tmp_path / "p.yaml").write_text(home_assistant.PIPELINE, encoding="utf-8")
+    config = load_config(str(tmp_path / "p.yaml"))
+    home = HomeAssistant(config.outputs.mqtt, tuple(config.sources), config.events)
+    names = {c["name"].capitalize() for c in home.components.values() if c["platform"] != "image"}
+    device = json.loads(home.announcement()[0][1])["device"]["name"]
+    assert set(said("home-assistant")) == {device, *names, "Detected", "1"}
 
 
 def test_the_animated_picture_shows_what_its_commands_print_now(tmp_path: Path) -> None:
