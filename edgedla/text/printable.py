@@ -109,26 +109,34 @@ class Word(str, Enum):
         return str(self.value)
 
 
+#: Types whose values JSON holds as they are.
+_PLAIN = frozenset((str, int, float, bool, type(None)))
+
+
 class Fields:
     """Base of dataclasses whose document has a key for each of their fields."""
 
     def to_dict(self) -> Dict[str, Any]:
-        return {name: as_json(value) for name, value in vars(self).items()}
+        # Asked here too, because a call takes longer: a report has a document for each layer.
+        return {name: value if type(value) in _PLAIN else as_json(value) for name, value in vars(self).items()}
 
 
 def as_json(value: Any) -> Any:
     """Tuples become lists, words of an Enum and paths text; a value with a document of its own becomes that."""
-    if type(value) in (str, int, float, bool, type(None)):
+    kind = type(value)
+    if kind in _PLAIN:
         return value
+    if kind is tuple or kind is list:
+        return [as_json(x) for x in value]
+    if isinstance(value, Enum):
+        return value.value
     if hasattr(value, "to_dict"):
         return value.to_dict()
-    if isinstance(value, (Enum, os.PathLike)):
-        return str(value)
     if hasattr(value, "__dataclass_fields__"):
         value = vars(value)
     if isinstance(value, Mapping):
         return {key: as_json(x) for key, x in value.items()}
-    return [as_json(x) for x in value] if isinstance(value, (list, tuple)) else value
+    return str(value) if isinstance(value, os.PathLike) else value
 
 
 def cell(value: Any) -> Any:

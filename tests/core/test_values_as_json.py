@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from enum import Enum
 from pathlib import Path
 from typing import Mapping, NamedTuple, Optional, Tuple
 
 import pytest
 
-from edgedla.text.printable import Fields, as_json
+from edgedla.text.printable import Fields, Word, as_json
 
 pytestmark = pytest.mark.once
 
 
-class Side(str, Enum):
+class Side(Word):
     LEFT = "left"
-
-    def __str__(self) -> str:
-        return self.value
 
 
 class Named(NamedTuple):
@@ -58,6 +54,7 @@ def test_a_document_has_a_key_for_each_field_and_reads_back_as_it_was_written() 
         "table": {"t": [0.5]},
     }
     assert type(document["side"]) is str
+    assert f"{Side.LEFT}" == str(Side.LEFT) == "left"
     assert json.loads(json.dumps(document)) == document
 
 
