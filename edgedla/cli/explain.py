@@ -99,7 +99,7 @@ def answer(text: str, lines: Optional[Sequence[str]]) -> Tuple[Render, bool]:
 
 def _near(line: str) -> Tuple[Tuple[str, str], ...]:
     """(id, description) of entries that the line may mean: of any kind if it looks like an id, else messages by words."""
-    from edgedla.rules import all_rules
+    from edgedla.rules.docs import all_rules
     from edgedla.rules.messages import messages
     from edgedla.rules.nearest import nearest_ids, nearest_messages
     from edgedla.rules.remedies import remedies

@@ -12,7 +12,7 @@ from edgedla.cli.output import deliver, destinations, echo
 from edgedla.vocabulary import one_of
 
 if TYPE_CHECKING:
-    from edgedla.rules import Rule
+    from edgedla.rules.rule import Rule
 
 FORMATS = ("text", "json")
 
@@ -41,7 +41,7 @@ def rules_for(kind: Optional[str]) -> List[Rule]:
         UsageError: there is no such type.
     """
     from edgedla.graph.kinds import KINDS
-    from edgedla.rules import all_rules
+    from edgedla.rules.docs import all_rules
 
     every = all_rules()
     if kind is not None:
@@ -54,7 +54,7 @@ def rules_for(kind: Optional[str]) -> List[Rule]:
 @click.argument("rule")
 def explain_rule(rule: str) -> None:
     """Say what RULE (an id such as CONV009, or a name) asks for, where it holds, its sources and remedies."""
-    from edgedla.rules import explain
+    from edgedla.rules.docs import explain
     from edgedla.text.pages import page_of
 
     text = explain(rule)
@@ -65,6 +65,6 @@ def explain_rule(rule: str) -> None:
 @option("-o", "--output", default="-", metavar="FILE", help="Write to FILE.")
 def write_docs(output: str) -> None:
     """Print all rules as one Markdown document: the file rules/RULES.md."""
-    from edgedla.rules import rules_markdown
+    from edgedla.rules.docs import rules_markdown
 
     deliver([("markdown", output)], lambda wanted, terminal: rules_markdown())

@@ -7,8 +7,9 @@ from typing import Sequence
 from edgedla.io.documents import header
 from edgedla.reports.json_document import dump
 from edgedla.reports.text import print_lines, table_lines
-from edgedla.rules import Rule, load_rules
+from edgedla.rules import load_rules
 from edgedla.rules.remedies import all_entries, fixes_markdown
+from edgedla.rules.rule import Rule
 
 
 def render_rules(rules: Sequence[Rule], output_format: str, terminal: bool = False) -> str:

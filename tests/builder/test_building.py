@@ -17,8 +17,10 @@ import pytest
 import yaml
 from onnx import helper, numpy_helper
 
-from edgedla.builder import Artifact, HostSession, build, existing_artifact, load_artifact, plan_build
+from edgedla.builder import Artifact, existing_artifact, load_artifact
 from edgedla.builder.artifact.of_plan import already_built
+from edgedla.builder.building import build, plan_build
+from edgedla.builder.host.session import HostSession
 from edgedla.builder.plan import int8_scales
 from edgedla.builder.request import BuildRequest, PlanOptions
 from edgedla.cli.main import exit_code_of

@@ -17,10 +17,12 @@ import numpy as np
 import onnx
 import pytest
 
-from edgedla.builder import Artifact, HostSession, Stage, build, load_artifact, plan_build, plan_stages, write_scripts
+from edgedla.builder import Artifact, Stage, load_artifact
+from edgedla.builder.building import build, plan_build, plan_stages, write_scripts
 from edgedla.builder.chain.host_chain import HostChain
 from edgedla.builder.chain.plan import engines_that_share_sram
 from edgedla.builder.chain.split import StageLayers
+from edgedla.builder.host.session import HostSession
 from edgedla.builder.request import BuildRequest, PlanOptions
 from edgedla.errors import BuildError, DocumentError, ModelError, UsageError
 from edgedla.formats import parse_io_formats

@@ -8,8 +8,10 @@ import numpy as np
 import onnxruntime
 import pytest
 
-from edgedla.builder import HostSession, build, load_artifact
+from edgedla.builder import load_artifact
+from edgedla.builder.building import build
 from edgedla.builder.host.accuracy import TOLERANCE_REL_L2
+from edgedla.builder.host.session import HostSession
 from edgedla.builder.request import BuildRequest
 
 pytestmark = [pytest.mark.once, pytest.mark.long]

@@ -9,12 +9,14 @@ import numpy as np
 import onnx
 import pytest
 
-from edgedla.builder import Artifact, HostSession, build, load_artifact
+from edgedla.builder import Artifact, load_artifact
+from edgedla.builder.building import build
 from edgedla.builder.chain.check_stage_layers import same_layers
 from edgedla.builder.chain.extract import extract, node_groups
 from edgedla.builder.chain.host_chain import HostChain
 from edgedla.builder.chain.split import split_stages
 from edgedla.builder.host.accuracy import TOLERANCE_REL_L2
+from edgedla.builder.host.session import HostSession
 from edgedla.builder.request import BuildRequest
 from edgedla.errors import BuildError
 from edgedla.importers import load_onnx

@@ -9,7 +9,8 @@ from typing import Tuple
 import jsonschema
 import pytest
 
-from edgedla.builder import Artifact, build, plan_build
+from edgedla.builder import Artifact
+from edgedla.builder.building import build, plan_build
 from edgedla.builder.plan.plan import plan_from_dict
 from edgedla.builder.plan.text import describe
 from edgedla.builder.request import BuildRequest

@@ -7,7 +7,7 @@ from typing import Any, Callable
 
 import pytest
 
-from edgedla.builder import build
+from edgedla.builder.building import build
 from edgedla.builder.plan.plan import BuildPlan
 from edgedla.builder.request import BuildRequest
 from edgedla.builder.tensorrt.backend import real_placement

@@ -150,7 +150,8 @@ def fixes_document() -> str:
 def example_drift() -> str:
     import yaml
 
-    from edgedla.builder import BuildRequest, plan_build
+    from edgedla.builder.building import plan_build
+    from edgedla.builder.request import BuildRequest
     from edgedla.builder.tensorrt.drift import compare
 
     plan = plan_build(DETECTOR, BuildRequest(target="agx-orin-64gb"))

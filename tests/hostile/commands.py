@@ -84,7 +84,7 @@ class Scene:
 
     def build_artifact(self) -> None:
         import edgedla
-        from edgedla.builder import BuildRequest
+        from edgedla.builder.request import BuildRequest
 
         edgedla.build(self.folder / "m.onnx", self.folder / "art", BuildRequest(target="orin", backend="host"))
 

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 from onnx import save
 
-from edgedla.builder import BuildRequest, build
+from edgedla.builder.building import build
 from edgedla.builder.host import limits
+from edgedla.builder.request import BuildRequest
 from edgedla.errors import ModelError, ModelTooLarge
 from edgedla.importers import load_onnx
 from edgedla.importers.model_file import onnx_file

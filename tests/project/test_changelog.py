@@ -12,7 +12,7 @@ import pytest
 from edgedla.cli.arguments.trtexec import options as options_of_trtexec
 from edgedla.cli.main import main
 from edgedla.cli.verbs import VERBS
-from edgedla.rules import all_rules
+from edgedla.rules.docs import all_rules
 
 pytestmark = pytest.mark.once
 

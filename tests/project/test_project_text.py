@@ -78,7 +78,7 @@ def test_the_version_has_an_entry_in_the_changelog() -> None:
 
 
 def test_the_generated_rules_document_is_fresh() -> None:
-    from edgedla.rules import rules_markdown
+    from edgedla.rules.docs import rules_markdown
 
     path = ROOT / "rules" / "RULES.md"
     assert path.read_text(encoding="utf-8") == rules_markdown(), "run: edgedla rules docs -o rules/RULES.md"

@@ -18,7 +18,7 @@ from edgedla.quantization import scale_rules as rules_module
 from edgedla.quantization.coverage import coverage
 from edgedla.quantization.scale_rules import scale_rules
 from edgedla.quantization.unify import Scales, copies, dla_scales
-from edgedla.rules import sources
+from edgedla.rules.docs import sources
 from edgedla.targets import platform_for
 from tests.quantization.small_nets import net
 

@@ -19,7 +19,7 @@ from edgedla.reports.quantization import render_evaluation
 from edgedla.reports.rules import render_rewrites, render_rules
 from edgedla.reports.targets import render_modules
 from edgedla.reports.text import folded, labelled, table_lines, wrapped
-from edgedla.rules import all_rules
+from edgedla.rules.docs import all_rules
 from tests.models import node, onnx_model, save
 
 NARROW = 80

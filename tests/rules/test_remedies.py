@@ -12,8 +12,7 @@ from edgedla.errors import UsageError
 from edgedla.importers import load_onnx
 from edgedla.io.data import rules_dir
 from edgedla.regions import check_graph
-from edgedla.rules import all_rules
-from edgedla.rules.docs import explain
+from edgedla.rules.docs import all_rules, explain
 from edgedla.rules.remedies import fixes_markdown, remedies, rewrite_entries, rewrites_named
 from edgedla.targets import platform_for
 from tests.models import node, onnx_model

@@ -9,7 +9,8 @@ import pytest
 from edgedla.errors import UsageError
 from edgedla.io import strict_yaml
 from edgedla.io.data import rules_dir
-from edgedla.rules import all_rules, explain, load_rules, rule_for, rules_markdown, sources
+from edgedla.rules import load_rules
+from edgedla.rules.docs import all_rules, explain, rule_for, rules_markdown, sources
 from edgedla.rules.remedies import remedies, rewrite_entries
 from edgedla.rules.verdict import Effect
 from edgedla.targets import modules, releases

@@ -8,7 +8,8 @@ from typing import Any, Iterator, Tuple
 import pytest
 
 from docs.generator.rule_examples import examples_of
-from edgedla.rules import Rule, all_rules
+from edgedla.rules.docs import all_rules
+from edgedla.rules.rule import Rule
 
 RULES = all_rules()
 

@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, List
 
 import pytest
 
-from edgedla.builder import build
+from edgedla.builder.building import build
 from edgedla.builder.request import BuildRequest
 from edgedla.builder.tensorrt.backend import build_on_device
 from edgedla.cli.main import exit_code_of

@@ -16,7 +16,8 @@ from edgedla.reports.check.view import CheckView
 from edgedla.reports.gains import worth_of
 from edgedla.reports.json_document import dump
 from edgedla.reports.unchecked import Unchecked
-from edgedla.rules import Effect, all_rules, explain
+from edgedla.rules import Effect
+from edgedla.rules.docs import all_rules, explain
 from edgedla.text.pages import page_url
 
 SCHEMA_URI = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
