@@ -52,7 +52,7 @@ class TensorFormat(Word):
     @property
     def spelling(self) -> str:
         """trtexec's word for it: chw, chw4, chw16, chw32, dla_linear, dla_hwc4."""
-        return _SPELLING[self]
+        return "chw" if self is TensorFormat.LINEAR else self.value.lower()
 
 
 _NUMBER = {
@@ -63,15 +63,7 @@ _NUMBER = {
     TensorFormat.DLA_LINEAR: 9,
     TensorFormat.DLA_HWC4: 10,
 }
-_SPELLING = {
-    TensorFormat.LINEAR: "chw",
-    TensorFormat.CHW4: "chw4",
-    TensorFormat.CHW16: "chw16",
-    TensorFormat.CHW32: "chw32",
-    TensorFormat.DLA_LINEAR: "dla_linear",
-    TensorFormat.DLA_HWC4: "dla_hwc4",
-}
-_BY_WORD = {word: f for f, word in _SPELLING.items()}
+_BY_WORD = {f.spelling: f for f in TensorFormat}
 # trtexec 8.4's spelling of the standalone format; older scripts also use the enumeration's own name.
 _BY_WORD.update({"linear": TensorFormat.LINEAR, "hwc4": TensorFormat.DLA_HWC4})
 _TYPE_BY_PREFIX = {prefix: name for name, prefix in TYPE_PREFIX.items()}
@@ -104,7 +96,7 @@ def parse_format(text: str) -> TensorFormat:
     try:
         return _BY_WORD[name]
     except KeyError:
-        raise UsageError(f"unknown tensor format {text!r}", allowed=", ".join(sorted(_SPELLING.values())))
+        raise UsageError(f"unknown tensor format {text!r}", allowed=", ".join(sorted(f.spelling for f in TensorFormat)))
 
 
 def parse_io_format(text: str, dtype: str = "FLOAT") -> IoFormat:

@@ -9,7 +9,7 @@ from edgedla.importers.operand import Value
 from edgedla.importers.refuse import Refused
 from edgedla.importers.values import ONNX_TYPES
 
-#: ONNX element type number -> TensorRT DataType name. 8.6 has no INT64, BF16 or FP8 tensors of its own.
+#: ONNX element type number -> TensorRT DataType name.
 TRT_TYPES_103: Dict[int, str] = {
     ONNX_TYPES["DOUBLE"]: "FLOAT",
     ONNX_TYPES["FLOAT"]: "FLOAT",
@@ -23,16 +23,9 @@ TRT_TYPES_103: Dict[int, str] = {
     ONNX_TYPES["FLOAT8E4M3FN"]: "FP8",
     ONNX_TYPES["INT4"]: "INT4",
 }
-TRT_TYPES_86: Dict[int, str] = {
-    ONNX_TYPES["DOUBLE"]: "FLOAT",
-    ONNX_TYPES["FLOAT"]: "FLOAT",
-    ONNX_TYPES["INT8"]: "INT8",
-    ONNX_TYPES["UINT8"]: "UINT8",
-    ONNX_TYPES["FLOAT16"]: "HALF",
-    ONNX_TYPES["BOOL"]: "BOOL",
-    ONNX_TYPES["INT32"]: "INT32",
-    ONNX_TYPES["INT64"]: "INT32",
-}
+#: 8.6 has no tensors of these types; INT64 becomes INT32.
+TRT_TYPES_86 = {number: name for number, name in TRT_TYPES_103.items() if name not in ("BF16", "FP8", "INT4")}
+TRT_TYPES_86[ONNX_TYPES["INT64"]] = "INT32"
 
 
 def trt_type(ctx: Context, onnx_type: int) -> Optional[str]:
