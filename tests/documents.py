@@ -30,6 +30,10 @@ class StandIn(MagicMock):
         for compared in ("__lt__", "__gt__", "__le__", "__ge__"):
             setattr(self, compared, lambda own, other: False)
 
+    def to_dict(self, *words: Any, **options: Any) -> Any:
+        """As every other part, but of the class too: values are written by their type."""
+        return self.__getattr__("to_dict")(*words, **options)
+
 
 def origin(value: Any) -> str:
     """What a value came from, as "latency.best()"; of a plain value itself, of all others their type."""

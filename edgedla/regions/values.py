@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Dict, FrozenSet, NamedTuple, Optional, Tuple
 
 from edgedla.rules.verdict import Support
-from edgedla.text.printable import Fields, Word, as_json
+from edgedla.text.printable import Fields, Word
 
 
 class Placed(Word):
@@ -128,7 +128,8 @@ class NodePrediction(NamedTuple):
     reason: str
 
     def to_dict(self) -> Dict[str, Any]:
-        return {name: as_json(value) for name, value in self._asdict().items()}
+        words = {"support": str(self.support), "placed": str(self.placed), "cause": str(self.cause)}
+        return {**self._asdict(), **words, "layers": list(self.layers)}
 
 
 class Transition(NamedTuple):

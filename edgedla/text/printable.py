@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import io
 import math
+import operator
 import os
 import re
+from collections import abc
 from enum import Enum
 from typing import Any, Callable, Dict, Mapping, Optional, TextIO, Union
 
@@ -105,8 +107,8 @@ def json_text(document: Any, default: Optional[Callable[[Any], Any]] = None) -> 
 class Word(str, Enum):
     """Base of lists of words, each its own text."""
 
-    def __str__(self) -> str:
-        return str(self.value)
+    # Enum's own is its name with the list's, and takes ten times as long.
+    __str__ = str.__str__
 
 
 #: Types whose values JSON holds as they are.
@@ -117,26 +119,43 @@ class Fields:
     """Base of dataclasses whose document has a key for each of their fields."""
 
     def to_dict(self) -> Dict[str, Any]:
-        # Asked here too, because a call takes longer: a report has a document for each layer.
-        return {name: value if type(value) in _PLAIN else as_json(value) for name, value in vars(self).items()}
+        return _written(vars(self))
 
 
 def as_json(value: Any) -> Any:
     """Tuples become lists, words of an Enum and paths text; a value with a document of its own becomes that."""
-    kind = type(value)
-    if kind in _PLAIN:
-        return value
-    if kind is tuple or kind is list:
-        return [as_json(x) for x in value]
-    if isinstance(value, Enum):
-        return value.value
-    if hasattr(value, "to_dict"):
-        return value.to_dict()
-    if hasattr(value, "__dataclass_fields__"):
-        value = vars(value)
-    if isinstance(value, Mapping):
-        return {key: as_json(x) for key, x in value.items()}
-    return str(value) if isinstance(value, os.PathLike) else value
+    return value if type(value) in _PLAIN else _FORMS[type(value)](value)
+
+
+class _Forms(Dict[type, Callable[[Any], Any]]):
+    """What writes the values of a type: found once, as a report has a document for each layer."""
+
+    def __missing__(self, kind: Any) -> Callable[[Any], Any]:
+        self[kind] = form = _form(kind)
+        return form
+
+
+_FORMS = _Forms()
+
+
+def _form(kind: Any) -> Callable[[Any], Any]:
+    if issubclass(kind, Enum):
+        return operator.attrgetter("_value_")
+    if hasattr(kind, "to_dict"):
+        return kind.to_dict
+    if hasattr(kind, "__dataclass_fields__"):
+        return lambda value: _written(vars(value))
+    if issubclass(kind, abc.Mapping):
+        return _written
+    if issubclass(kind, (list, tuple)):
+        return lambda value: [x if type(x) in _PLAIN else as_json(x) for x in value]
+    if issubclass(kind, os.PathLike):
+        return str
+    return lambda value: value
+
+
+def _written(values: Mapping[Any, Any]) -> Dict[Any, Any]:
+    return {key: x if type(x) in _PLAIN else _FORMS[type(x)](x) for key, x in values.items()}
 
 
 def cell(value: Any) -> Any:
