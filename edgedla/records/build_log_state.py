@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 from edgedla.records.build_log import BuildLog, Cut, Loadable, LogError, LoggedLayer, Pools, Reformat, Refusal
 from edgedla.records.build_log_lines import ERROR_CODE, REASON, REMARK, inner_layer, is_name, split_names, version_of_number
@@ -19,6 +19,23 @@ LOOK_BACK = 3
 NEAR_LINES = 12
 
 
+def _pools(values: Dict[str, str]) -> Pools:
+    return Pools(float(values["sram"]), float(values["local"]), float(values["global"]))
+
+
+#: Kind of line -> (entry of the build, its value) for lines that say one thing.
+_SAYS: Mapping[str, Tuple[str, Callable[[Dict[str, str]], Any]]] = {
+    "version": ("version", lambda values: values["version"].rstrip(".")),
+    "device": ("device", lambda values: values["device"]),
+    "fallback": ("gpu_fallback", lambda values: values["state"] == "Enabled"),
+    "standalone": ("standalone", lambda values: values["state"] == "Enabled"),
+    "precision": ("precision", lambda values: values["precision"]),
+    "model": ("model", lambda values: values["model"]),
+    "all_refused": ("all_refused", lambda values: values["reason"]),
+    "pools": ("pools", _pools),
+    "total": ("consumed", _pools),
+    "failed": ("built", lambda values: False),
+}
 #: Lines that are errors whatever their severity.
 _ERRORS = frozenset({"strict_refusal", "compile_failed"})
 
@@ -72,7 +89,11 @@ class BuildState:
         kind, values = match
         self.began |= kind not in ("command", "version", "device", "dla_core", "fallback", "standalone", "precision")
         self.began |= kind == "command"
-        getattr(self, "on_" + kind)(values, severity, text)
+        if kind in _SAYS:
+            name, value_of = _SAYS[kind]
+            self.one[name] = value_of(values)
+        else:
+            getattr(self, "on_" + kind)(values, severity, text)
         if kind not in ("dla_list", "gpu_list", "network", "engine", "layer", "dla_layer", "gpu_layer"):
             self.section = ""
         self.recent = []
@@ -126,7 +147,7 @@ class BuildState:
         reason, notes = (reason_in_line, ()) if reason_in_line else self.reason_for(values["layer"])
         return Refusal(values["layer"], stage, values.get("type", ""), reason, notes, self.number)
 
-    # One method per kind of line, named after it (the table in build_log_lines).
+    # One method per kind of line that _SAYS lacks, named after it (the table in build_log_lines).
 
     def on_command(self, values: Dict[str, str], severity: str, text: str) -> None:
         if "number" in values:
@@ -136,29 +157,11 @@ class BuildState:
         if values["state"] != "RUNNING":
             self.one["built"] = values["state"] == "PASSED" and self.one.get("built") is not False
 
-    def on_version(self, values: Dict[str, str], severity: str, text: str) -> None:
-        self.one["version"] = values["version"].rstrip(".")
-
-    def on_device(self, values: Dict[str, str], severity: str, text: str) -> None:
-        self.one["device"] = values["device"]
-
     def on_dla_core(self, values: Dict[str, str], severity: str, text: str) -> None:
         if "core" in values:
             self.one["dla_core"] = int(values["core"])
             if "fallback" in values:
                 self.one["gpu_fallback"] = True
-
-    def on_fallback(self, values: Dict[str, str], severity: str, text: str) -> None:
-        self.one["gpu_fallback"] = values["state"] == "Enabled"
-
-    def on_standalone(self, values: Dict[str, str], severity: str, text: str) -> None:
-        self.one["standalone"] = values["state"] == "Enabled"
-
-    def on_precision(self, values: Dict[str, str], severity: str, text: str) -> None:
-        self.one["precision"] = values["precision"]
-
-    def on_model(self, values: Dict[str, str], severity: str, text: str) -> None:
-        self.one["model"] = values["model"]
 
     def on_strict_refusal(self, values: Dict[str, str], severity: str, text: str) -> None:
         self.one.setdefault("fatal", self.refuse(values, "strict"))
@@ -169,9 +172,6 @@ class BuildState:
 
     def on_parser_refused(self, values: Dict[str, str], severity: str, text: str) -> None:
         self.add("refused", self.refuse(values, "parser"))
-
-    def on_all_refused(self, values: Dict[str, str], severity: str, text: str) -> None:
-        self.one["all_refused"] = values["reason"]
 
     def on_validation(self, values: Dict[str, str], severity: str, text: str) -> None:
         self.add("validation", self.refuse(values, "validation"))
@@ -199,12 +199,6 @@ class BuildState:
     def on_gpu_layer(self, values: Dict[str, str], severity: str, text: str) -> None:
         self.listed("gpu_layers", LoggedLayer(values["layer"].rstrip(","), values.get("type", "")))
         self.section = ""
-
-    def on_pools(self, values: Dict[str, str], severity: str, text: str) -> None:
-        self.one["pools"] = _pools(values)
-
-    def on_total(self, values: Dict[str, str], severity: str, text: str) -> None:
-        self.one["consumed"] = _pools(values)
 
     def on_consumption(self, values: Dict[str, str], severity: str, text: str) -> None:
         if self.node:
@@ -248,9 +242,6 @@ class BuildState:
     def on_built(self, values: Dict[str, str], severity: str, text: str) -> None:
         self.one.setdefault("built", True)
 
-    def on_failed(self, values: Dict[str, str], severity: str, text: str) -> None:
-        self.one["built"] = False
-
     def remember(self, name: str) -> None:
         node = parse_foreign_node(name)
         if node and len(self.nodes) < MAX_ENTRIES:
@@ -274,7 +265,3 @@ class BuildState:
         return BuildLog(
             **self.one, **lists, loadables=loadables, built=built, lines=self.number - self.first, truncated=self.truncated
         )
-
-
-def _pools(values: Dict[str, str]) -> Pools:
-    return Pools(float(values["sram"]), float(values["local"]), float(values["global"]))
