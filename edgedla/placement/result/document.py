@@ -80,6 +80,10 @@ class _Reader:
             raise _Wrong(f"the field {where} is {value!r:.60}, not of type {kind.__name__}")
         return value
 
+    def fields(self, **kinds: type) -> Dict[str, Any]:
+        """Several fields, by name."""
+        return {name: self.get(name, kind) for name, kind in kinds.items()}
+
     def word(self, name: str, allowed: Sequence[str]) -> str:
         """One of these words."""
         word: str = self.get(name, str)
@@ -110,13 +114,7 @@ class _Reader:
 
     def cost(self, name: Optional[str] = None) -> Cost:
         r = self.of(name) if name else self
-        return Cost(
-            r.get("latency_us", float),
-            r.get("energy_mj", float),
-            r.get("basis", str),
-            r.get("spread", float),
-            r.get("energy_spread", float),
-        )
+        return Cost(**r.fields(latency_us=float, energy_mj=float, basis=str, spread=float, energy_spread=float))
 
     def costs(self, name: str) -> Dict[str, Cost]:
         r = self.of(name)
@@ -175,26 +173,18 @@ def _placement(r: _Reader) -> p.Placement:
             timeline.get("length_us", float),
             tuple(
                 p.TimelineBar(
-                    b.word("device", DEVICES),
-                    b.number_of("model", len(r.data["models"])),
-                    b.get("segment", int),
-                    b.get("start_us", float),
-                    b.get("end_us", float),
-                    b.get("frame", int),
-                    b.list_of("layers", int),
+                    **b.fields(segment=int, start_us=float, end_us=float, frame=int),
+                    device=b.word("device", DEVICES),
+                    model=b.number_of("model", len(r.data["models"])),
+                    layers=b.list_of("layers", int),
                 )
                 for b in timeline.each("bars")
             ),
         ),
         proof=p.Proof(
-            proof.get("solver", str),
-            proof.get("value", float),
-            proof.get("bound", float),
-            proof.get("gap", float),
-            proof.get("optimal", bool),
-            proof.get("timed_out", bool),
+            **proof.fields(solver=str, value=float, bound=float, gap=float, optimal=bool, timed_out=bool),
             # Documents of 0.1 do not have this.
-            proof.get("one_core_per_model", bool) if "one_core_per_model" in proof.data else False,
+            one_core_per_model=proof.get("one_core_per_model", bool) if "one_core_per_model" in proof.data else False,
         ),
         notes=r.list_of("notes", str),
         # Documents of 0.1 do not have these.
@@ -224,14 +214,10 @@ def _read_model(r: _Reader) -> p.PlacedModel:
         rate=r.get("rate", float),
         layers=tuple(
             p.PlacedLayer(
-                x.get("index", int),
-                x.get("name", str),
-                x.get("type", str),
-                x.word("device", DEVICES),
-                x.get("region", int, optional=True),
-                x.get("why", str),
-                x.get("reason", str),
-                x.costs("costs"),
+                **x.fields(index=int, name=str, type=str, why=str, reason=str),
+                device=x.word("device", DEVICES),
+                region=x.get("region", int, optional=True),
+                costs=x.costs("costs"),
             )
             for x in r.each("layers")
         ),
