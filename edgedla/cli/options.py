@@ -62,14 +62,22 @@ def platform_options(tolerant: bool = False) -> Callable[[Command], Command]:
     return add
 
 
-#: --clocks, as whether they are locked; None where it is not given.
-clocks_option = option(
-    "--clocks",
-    "clocks_locked",
-    type=click.Choice(["locked", "unlocked"]),
-    callback=lambda context, parameter, value: None if value is None else value == "locked",
-    help="Whether `sudo jetson_clocks` locks the board's clocks. GPUs of Orin NX and Nano are up to 1.2 times slower without.  "
-    "[default: locked if --power-mode is given, else unlocked]",
+#: --clocks, as whether they are locked, None where it is not given; and the times that a board measured.
+measured_options = stacked(
+    option(
+        "--clocks",
+        "clocks_locked",
+        type=click.Choice(["locked", "unlocked"]),
+        callback=lambda context, parameter, value: None if value is None else value == "locked",
+        help="Whether `sudo jetson_clocks` locks the board's clocks. GPUs of Orin NX and Nano are up to 1.2 times slower without.  "
+        "[default: locked if --power-mode is given, else unlocked]",
+    ),
+    option(
+        "--profile",
+        metavar="FILE",
+        help="Replace predictions by these measured times: from `edgedla bench` or trtexec --exportProfile.",
+    ),
+    option("--layer-info", metavar="FILE", help="From trtexec --exportLayerInfo: which layers of --profile ran on the DLA."),
 )
 
 

@@ -13,7 +13,7 @@ from edgedla.cli.arguments.place_modes import names_placement, require_made_for,
 from edgedla.cli.arguments.place_values import chosen_clocks, chosen_devices, latency_bounds, limits_for, numbers
 from edgedla.cli.options import (
     TRTEXEC_NOTE_OF_PLACE,
-    clocks_option,
+    measured_options,
     network_options,
     output_options,
     platform_flags,
@@ -94,13 +94,7 @@ SAME = ("clocks_locked", "profile", "layer_info", "use_unknown", "shapes", "batc
     metavar="NAME",
     help="nvpmodel mode of the module (`edgedla targets MODULE` lists them).  [default: this Jetson's; elsewhere MAXN]",
 )
-@clocks_option
-@option(
-    "--profile",
-    metavar="FILE",
-    help="Replace predictions by these measured times: from `edgedla bench` or trtexec --exportProfile.",
-)
-@option("--layer-info", metavar="FILE", help="From trtexec --exportLayerInfo: which layers of --profile ran on the DLA.")
+@measured_options
 @option("--use-unknown", is_flag=True, help="Allow layers with an unknown verdict on the DLA.")
 @option(
     "--time-limit",

@@ -12,8 +12,8 @@ from edgedla.cli.arguments.models import ModelSource, model_sources
 from edgedla.cli.arguments.option import option
 from edgedla.cli.options import (
     TRTEXEC_NOTE,
-    clocks_option,
     format_options,
+    measured_options,
     network_options,
     output_options,
     platform_options,
@@ -56,13 +56,7 @@ FORMATS = ("text", "json", "markdown", "csv", "sarif", "junit", "html")
     help="Predict time and energy per frame.  [default: in text, markdown, HTML and CSV, for models of up to 3,000 layers]",
 )
 @option("--power-mode", metavar="NAME", help="nvpmodel mode to predict the cost for (`edgedla targets MODULE` lists them).")
-@clocks_option
-@option(
-    "--profile",
-    metavar="FILE",
-    help="Replace predictions by these measured times: from `edgedla bench` or trtexec --exportProfile.",
-)
-@option("--layer-info", metavar="FILE", help="From trtexec --exportLayerInfo: which layers of --profile ran on the DLA.")
+@measured_options
 @option("--with-fixes", is_flag=True, help="Also say what `edgedla fix` would change (needs Python 3.10 and edgedla[fix]).")
 @option(
     "--on-device",
