@@ -8,7 +8,8 @@ import logging
 import os
 import queue
 import time
-from typing import Any, Dict, List, Mapping, Optional, Protocol, Sequence, Tuple, Type, Union, runtime_checkable
+from dataclasses import replace
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Protocol, Tuple, Type, Union, runtime_checkable
 
 from edgedla.errors import EdgedlaError, UsageError
 from edgedla.io.files import make_folder, write_atomic
@@ -37,16 +38,16 @@ class Events:
     """The output that detects events and passes them to other outputs.
 
     Args:
-        sinks: outputs that take events; others close them, after this one. One with `write_snapshot(document, jpeg)` gets
-            pictures of objects too.
+        sinks: outputs; others close them, after this one. Those with `write_event` take events, and with `write_snapshot(document,
+            jpeg)` pictures of objects too.
         recorder: makes clips, if requested.
         state: a file with the events that go on; those that a killed process left in it end now. "": none.
     """
 
     def __init__(
-        self, rules: Mapping[str, EventRule], sinks: Sequence[EventSink], recorder: Optional[Recorder] = None, state: str = ""
+        self, rules: Mapping[str, EventRule], sinks: Iterable[object], recorder: Optional[Recorder] = None, state: str = ""
     ) -> None:
-        self._rules, self.sinks, self._recorder, self._state = dict(rules), sinks, recorder, state
+        self._rules, self._recorder, self._state = dict(rules), recorder, state
         #: Not the only output of a pipeline, unless it records.
         self.stores = recorder is not None
         self._streams: Dict[Tuple[str, str, str], Stream] = {}
@@ -56,14 +57,19 @@ class Events:
         self._open: Dict[str, Document] = {}
         self._told_unwritten = False
         self.began = 0
+        self.follow(rules, sinks)
         self._end_left()
 
-    def follow(self, rules: Mapping[str, EventRule]) -> None:
-        """Goes on with other rules. An event ends where its rule is another or gone."""
-        kept = {key: stream for key, stream in self._streams.items() if rules.get(key[0]) == self._rules[key[0]]}
-        for key in self._streams.keys() - kept.keys():
-            self._streams[key].end(time.time())
-        self._streams, self._rules = kept, dict(rules)
+    def follow(self, rules: Mapping[str, EventRule], sinks: Iterable[object]) -> List[Document]:
+        """Goes on with other rules and outputs. An event ends where its rule is another, or sees it no more; those that go on."""
+        self.sinks = [sink for sink in sinks if isinstance(sink, EventSink)]
+        for key, stream in list(self._streams.items()):
+            rule, before = rules.get(key[0]), self._rules[key[0]]
+            if rule is None or not rule.sees(*key[1:]) or rule != replace(before, sources=rule.sources, models=rule.models):
+                stream.end(time.time())
+                del self._streams[key]
+        self._rules = dict(rules)
+        return list(self._open.values())
 
     def write(self, result: FrameResult) -> None:
         if self._recorder is not None:
@@ -79,7 +85,7 @@ class Events:
         if stream is None:
             kind: Type[Stream] = ObjectEvents if rule.each == "object" else ZoneEvents
             stream = self._streams[key] = kind(rule, self._new, self._say, self._recorder)
-            stream.pictures = self._recorder is not None or any(hasattr(sink, "write_snapshot") for sink in self.sinks)
+        stream.pictures = self._recorder is not None or any(hasattr(sink, "write_snapshot") for sink in self.sinks)
         # Durations of what is seen use the scene's clock; silence of the source uses the capture clock.
         at_s, (last_s, gap_s) = result.frame.captured_s, self._last.get(key, (0.0, 0.0))
         if gap_s and at_s - last_s >= _silent_s(rule, gap_s):

@@ -58,9 +58,7 @@ class HomeAssistant:
         return [(self.device_topic, self._device(self.components)), *states]
 
     def give_way(self, now: Optional[HomeAssistant]) -> List[Tuple[str, str, bool]]:
-        """Hands the states to what takes its place; (topic, payload, retained) that remove what is not told any more."""
-        if now is not None:
-            now.going_on.update(self.going_on)
+        """(topic, payload, retained) that remove what the one that takes its place does not tell."""
         kept = set(now.topics.values()) if now is not None else set()
         gone = {key: topic for key, topic in self.topics.items() if topic not in kept}
         emptied = [(topic, "", True) for topic in gone.values()]

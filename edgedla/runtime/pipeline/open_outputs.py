@@ -9,7 +9,7 @@ from typing import Callable, Dict, Iterable, Iterator, List, Mapping, NamedTuple
 
 from edgedla.errors import UsageError
 from edgedla.runtime.outputs.by_stream import ByStream, stream_path
-from edgedla.runtime.outputs.events import Events, EventSink
+from edgedla.runtime.outputs.events import Events
 from edgedla.runtime.outputs.films.clips import Clips
 from edgedla.runtime.outputs.films.segments import Segments
 from edgedla.runtime.outputs.guarded import Guarded
@@ -181,8 +181,7 @@ def names_changed(old: PipelineConfig, new: PipelineConfig) -> List[str]:
     """Outputs whose settings differ."""
     changed = [n for n, output in OUTPUTS.items() if output.depends_on(old) != output.depends_on(new)]
     # Events are made of all that is open, behind the others.
-    events = _of_events(old) != _of_events(new)
-    return [*changed, "events"] if events else changed
+    return [*changed, *(["events"] if _of_events(old) != _of_events(new) else [])]
 
 
 def _of_events(config: PipelineConfig) -> object:
@@ -193,8 +192,9 @@ def _of_events(config: PipelineConfig) -> object:
 def follow(before: Mapping[str, Sink], after: Mapping[str, Sink], config: PipelineConfig) -> None:
     """Outputs go on with a config's sources and events."""
     events, home = after.get("events"), _home(config)
-    if isinstance(events, Events):
-        events.follow(config.events)
+    for document in events.follow(config.events, after.values()) if isinstance(events, Events) else ():
+        if home is not None:
+            home.told({**document, "state": "begin"})
     old, new = (getattr(outputs.get("mqtt"), "sink", None) for outputs in (before, after))
     if isinstance(old, Mqtt):
         old.give_up(home)
@@ -270,12 +270,10 @@ def open_outputs(
                 stack.callback(sink.close)
             if sink is not None or old is not None:
                 made[name] = sink or old  # type: ignore[assignment]
-        events, tell = (kept or {}).get("events"), [sink for sink in made.values() if isinstance(sink, EventSink)]
+        events = (kept or {}).get("events")
         if config.events and (names is None or "events" in names):
             clips = Clips(config.outputs.clips) if config.outputs.clips.folder else None
-            events = Events(config.events, tell, clips, config.outputs.events_state)
-        elif isinstance(events, Events):
-            events.sinks = tell
+            events = Events(config.events, made.values(), clips, config.outputs.events_state)
         stack.pop_all()
     # First: its last words at the end go to outputs that are open still.
     return made if events is None else {"events": events, **made}

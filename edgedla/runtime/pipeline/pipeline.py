@@ -260,11 +260,11 @@ class Pipeline:
 
     def _feed(self, lane: Lane) -> None:
         if lane.crops is None:
-            most = self._limits.frames
             lane.feed(
-                lambda: not all(c.over for s, c in self.captures.items() if s in lane.slots.names),
+                # A reload takes the only source away before it adds another.
+                lambda: not all([c.over for s, c in self.captures.items() if s in lane.slots.names] or [False]),
                 lambda: self._stop,
-                lambda: bool(most and lane.submitted >= most),
+                lambda: 0 < self._limits.frames <= lane.submitted,
             )
             return
         # After a stop, crops of the first model are still processed.

@@ -54,11 +54,9 @@ def reload_outputs(opened: Opened, old: PipelineConfig, new: PipelineConfig) -> 
         raise
     was, opened.outputs = opened.outputs, after
     opened.pipeline.replace_sinks(list(was.values()), list(after.values()), lambda: follow(was, after, new))
-    for name, sink in before.items():
-        if name not in alone:
-            _close(name, sink)
-    rules = old.events != new.events and "events" not in changed
-    return [*changed, "events"] if rules else changed
+    for name in [n for n in before if n not in alone]:
+        _close(name, before[name])
+    return list(dict.fromkeys([*changed, *(["events"] if old.events != new.events else [])]))
 
 
 def _close(name: str, sink: Sink) -> None:

@@ -110,11 +110,11 @@ def _with_stream(camera: Camera, user: str, password: str) -> Camera:
         if uri.scheme not in ("rtsp", "rtsps"):
             raise ValueError("it tells no stream")
         # Where it was found, whatever it believes. Some cameras have the password in the path.
-        rest = urlunsplit(("", "", uri.path, uri.query, "")).replace(f"={password or None}", "=PASSWORD")
+        rest = urlunsplit(("", "", uri.path, uri.query, "")).replace("=" + (password or "\n"), "=PASSWORD")
         source = f"{uri.scheme}://USER:PASSWORD@{at.hostname}:{uri.port or 554}{rest}"
         return dataclasses.replace(camera, source={"uri": source}, remark="gst-discoverer-1.0 tells its formats")
     except (OSError, http.client.HTTPException, ElementTree.ParseError, ValueError) as e:
-        return dataclasses.replace(camera, remark=f"{getattr(e, 'strerror', None) or e}; {camera.remark}")
+        return dataclasses.replace(camera, remark=f"{getattr(e, 'strerror', None) or str(e)[:100]}; {camera.remark}")
 
 
 def _asked(address: str, token: str, service: str, name: str, content: str = "") -> ElementTree.Element:

@@ -135,6 +135,47 @@ def test_other_events_go_on_where_one_is_added_or_changed(home):
         assert home.told() == home.told("g") == ["begin"]
 
 
+def test_an_event_of_named_sources_goes_on_where_another_one_is_named(home):
+    rule = "{classes: [thing], frames: 1, sources: [%s]}"
+    home.write("gate", "yard", "door", events="", rules={"e": rule % "gate, yard"})
+    with home.listened() as (_, reloader, reader):
+        assert on(reader, "gate/e", "yard/e")
+        home.write("gate", "yard", "door", events="", rules={"e": rule % "gate, door"})
+        reloader.reload()
+        assert on(reader, "gate/e", "door/e")
+        assert since_on(reader) == {"ON"}
+        assert until(lambda: sorted(home.told()) == ["begin"] * 3 + ["end"]), "of the source that it sees no more"
+        assert {CONFIG, "site/status", *topics("gate/e", "door/e")} == set(home.retained())
+
+
+@pytest.mark.parametrize("before", [{"discovery": ""}, {"url": ""}], ids=["discovery", "broker"])
+def test_who_comes_later_is_told_of_what_goes_on_with_pictures_of_what_comes(home, before):
+    home.write("gate", outputs=", events_state: going_on.json", **before)
+    with home.listened() as (parts, reloader, reader):
+        going_on = home.file.parent / "going_on.json"
+        assert until(lambda: "outputs" not in before or going_on.exists())
+        assert home.comes("gate")
+        home.write("gate", events="e f", outputs=", events_state: going_on.json")
+        reloader.reload()
+        assert on(reader, "gate/e", "gate/f")
+        if "discovery" in before:
+            assert since_on(reader) == {"ON"}
+            assert home.told() == ["begin"]
+        assert until(lambda: "site/events/gate/f/picture" in home.retained())
+
+
+def test_the_last_event_takes_the_device_with_it(home):
+    home.write("gate")
+    with home.listened() as (_, reloader, reader):
+        assert on(reader, "gate/e")
+        home.write("gate", events="")
+        reloader.reload()
+        assert until(lambda: set(home.retained()) == {"site/status"}), home.retained()
+        home.write("gate")
+        reloader.reload()
+        assert until(lambda: CONFIG in home.retained() and states(reader)[-1] == "ON")
+
+
 def test_what_ends_at_a_reload_was_not_killed(home):
     """Events of the run itself are in its file of those that go on."""
     home.write("gate", outputs=", events_state: going_on.json")

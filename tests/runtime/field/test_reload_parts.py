@@ -122,6 +122,22 @@ def test_reload_adds_and_removes_sources_without_affecting_others(field):
     assert indices == sorted(set(indices))
 
 
+def test_reload_gives_the_only_source_another_name(field):
+    field.write(source("gate"))
+    with field.running() as (parts, reloader):
+        assert field.comes("gate")
+        for name in ("yard", "gate", "door"):
+            field.write(source(name))
+            reloader.reload()
+            assert field.comes(name), "without a source for a moment, the run does not end"
+        field.write('  yard: {uri: "/no/such/film.mp4"}')
+        reloader.reload()
+        assert not parts.pipeline.captures
+        field.write(source("gate"))
+        reloader.reload()
+        assert field.comes("gate"), "nor where the next one cannot be opened"
+
+
 def test_reload_of_a_changed_address_reopens_and_continues_counting(field):
     field.write(source("gate"), source("yard"))
     with field.running() as (parts, reloader):
