@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 import uuid
@@ -17,6 +18,7 @@ from edgedla.cli.main import main
 from edgedla.errors import EnvironmentMissing, UsageError
 from edgedla.runtime.sources import onvif, parse_source
 from edgedla.runtime.sources.onvif import discovered
+from tests.runtime.test_onvif_stream import Speaks, good
 
 if sys.version_info < onvif.MINIMUM_PYTHON:
     pytest.skip("WSDiscovery needs Python 3.9", allow_module_level=True)
@@ -26,20 +28,15 @@ KIND = ("http://www.onvif.org/ver10/network/wsdl", "NetworkVideoTransmitter")
 NAME = f"C {uuid.uuid4().hex[:8]}"
 
 
-@pytest.fixture
-def _responder(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A camera, one with an address of another network, one that sends what a terminal obeys, and a printer; all answer on the loopback."""
+@contextlib.contextmanager
+def answering(monkeypatch: pytest.MonkeyPatch, *cameras: Tuple[Tuple[str, str], List[str], List[str]]) -> Iterator[None]:
+    """Cameras that answer on the loopback: (kind, addresses, scopes)."""
     from wsdiscovery.publishing import ThreadedWSPublishing
     from wsdiscovery.threaded import ThreadedNetworking
 
     monkeypatch.setattr(onvif, "WAIT_S", 2.0)
-    name, publishers = NAME.replace(" ", "%20"), []
-    for kind, addresses, scopes in (
-        (KIND, ["http://[broken", "http://127.0.0.64/onvif/device_service"], [f"name/{name}", "hardware/IPC-7", "location/yard"]),
-        (KIND, ["http://198.51.100.7/onvif/device_service"], [f"name/{name}-new"]),
-        (KIND, ["http://127.0.0.65/onvif/device_service"], [f"name/{name}%1b%5b2J%0Ax", "hardware/"]),
-        (("http://printer", "Printer"), ["http://127.0.0.66/"], [f"name/{name}-printer"]),
-    ):
+    publishers = []
+    for kind, addresses, scopes in cameras:
         publisher = ThreadedWSPublishing()
         # Its thread for IPv6 sends answers to IPv4 addresses, and dies.
         monkeypatch.setattr(publisher, "_networkAddressAdded", lambda address: None)
@@ -52,6 +49,20 @@ def _responder(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
     for publisher in publishers:
         ThreadedNetworking.stop(publisher)
+
+
+@pytest.fixture
+def _responder(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A camera, one with an address of another network, one that sends what a terminal obeys, and a printer; all answer on the loopback."""
+    name = NAME.replace(" ", "%20")
+    with answering(
+        monkeypatch,
+        (KIND, ["http://[broken", "http://127.0.0.64/onvif/device_service"], [f"name/{name}", "hardware/IPC-7", "location/yard"]),
+        (KIND, ["http://198.51.100.7/onvif/device_service"], [f"name/{name}-new"]),
+        (KIND, ["http://127.0.0.65/onvif/device_service"], [f"name/{name}%1b%5b2J%0Ax", "hardware/"]),
+        (("http://printer", "Printer"), ["http://127.0.0.66/"], [f"name/{name}-printer"]),
+    ):
+        yield
 
 
 @pytest.mark.usefixtures("_responder")
@@ -91,6 +102,20 @@ def test_the_verb_prints_sources_of_a_pipeline_file(tmp_path: Path, monkeypatch:
         CliRunner().invoke(main, ["sources", "--onvif", "lo", "--format", "json"], standalone_mode=False).output
     )
     assert f"{NAME} IPC-7" in [source["name"] for source in document["sources"]]
+
+
+def test_a_line_holds_the_stream_that_the_camera_tells_its_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EDGEDLA_ROOT", str(tmp_path))
+    name = f"T{uuid.uuid4().hex[:8]}"
+    with Speaks(good(), "s3cret").camera() as camera, answering(monkeypatch, (KIND, [camera.address], [f"name/{name}"])):
+        for account, remark in (
+            ("admin%3C:s3cret@", "gst-discoverer-1.0 tells"),
+            ("", "it asks for a user and password; its manual"),
+        ):
+            done = CliRunner().invoke(main, ["sources", "--onvif", f"{account}127.0.0.1"], standalone_mode=False)
+            line = done.output[done.output.index(f"# {name}: {remark}") :].splitlines()[1]
+            assert ("@127.0.0.1:8554/cam/realmonitor?channel=1&subtype=0" in line) == bool(account)
+            assert "s3cret" not in done.output
 
 
 def test_only_a_network_of_this_machine_is_asked() -> None:
