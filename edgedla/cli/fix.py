@@ -135,9 +135,11 @@ def fix(models: Tuple[str, ...], **given: Any) -> int:
     from edgedla.cli.arguments.this_board import own_power_mode
     from edgedla.fixes.fix import fix as fix_model
     from edgedla.fixes.preprocess import parse_preprocess
+    from edgedla.processes.malloc import reuse_freed
     from edgedla.reports.fixes import render_fix
     from edgedla.reports.fixes.text import headline, subject
 
+    reuse_freed()
     model = as_file(models[0], given["shapes"], given["batch"])
     with waiting("fixing") as work:
         result = fix_model(

@@ -176,7 +176,6 @@ class CostModel(Prices):
 
     @cached_property
     def _in_fp16(self) -> CostModel:
-        # Kept with its prices, for a search prices many forms of one network.
         energy = energy_for(self.platform.module, "fp16", self.power_mode, self.clocks)
         return replace(self, precision="fp16", energy=energy, profile=None, sparsity=False)
 

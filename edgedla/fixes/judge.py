@@ -181,7 +181,6 @@ class Judge:
         # An input may leave a size open that no layer's output has.
         if self.last is None or self._costs is None or not has_sizes(self.last[0]):
             return ""
-        # A graph keeps what was worked out of it, which its copy lacks.
         graph = replace(self.last[0], gpu_alone=earlier) if earlier else self.last[0]
         return to_metadata(graph, self.platform, self._costs)
 

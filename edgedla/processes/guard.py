@@ -21,6 +21,7 @@ from typing import Callable, Iterator, Optional, Sequence, Tuple, Type
 
 from edgedla.errors import BuildError, EdgedlaError, EnvironmentMissing, ModelError
 from edgedla.io.files import remove_folder
+from edgedla.processes.malloc import c_library
 
 #: Commands that read or run what somebody else may have made, and end by themselves. `run` and `bench` are left to the
 #: service that started them: it watches their own process.
@@ -220,10 +221,7 @@ def _remove(folder: Optional[str]) -> None:
 
 def _die_with(parent: int) -> None:
     """SIGKILL to the watching process ends this one too: nobody would see what it does."""
-    with suppress(ImportError, OSError, AttributeError):
-        import ctypes
-
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    c_library("prctl", _PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os.kill(os.getpid(), signal.SIGKILL)
 

@@ -1,4 +1,4 @@
-"""Memory of a process that runs for months: few arenas of glibc's malloc, free memory given back, garbage collected often."""
+"""Memory of a process: of one that runs for months (few arenas, free memory given back, garbage collected often), or that answers."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import os
 from contextlib import contextmanager
 from typing import Iterator
 
-#: mallopt's parameter M_ARENA_MAX (glibc, malloc.h).
-_M_ARENA_MAX = -8
+#: mallopt's parameters (glibc, malloc.h).
+_M_ARENA_MAX, _M_MMAP_THRESHOLD, _M_TRIM_THRESHOLD = -8, -3, -1
 #: Frames of a few hundred kB come from arenas: one is allocated by a source's thread and freed by whichever thread was its last
 #: reader. With glibc's default of eight arenas a core, each of them grows to the most that ever lay in it.
 ARENAS = 2
@@ -24,23 +24,28 @@ def limit_arenas(most: int = ARENAS) -> bool:
     """
     if "MALLOC_ARENA_MAX" in os.environ or "glibc.malloc.arena_max" in os.environ.get("GLIBC_TUNABLES", ""):
         return False
-    import ctypes
-
-    try:
-        return bool(ctypes.CDLL(None).mallopt(_M_ARENA_MAX, most))
-    except (OSError, AttributeError, TypeError):
-        return False
+    return c_library("mallopt", _M_ARENA_MAX, most)
 
 
 def give_back() -> None:
     """Gives free memory back to the system: what glibc holds beside pieces in use stays with the process otherwise."""
-    import ctypes
+    c_library("malloc_trim", 0)
 
+
+def reuse_freed() -> None:
+    """Keeps freed memory for what comes next: to give it back and take it anew costs a page fault for each 4 KiB."""
+    c_library("mallopt", _M_MMAP_THRESHOLD, 32 << 20)
+    c_library("mallopt", _M_TRIM_THRESHOLD, 128 << 20)
+
+
+def c_library(function: str, *given: int) -> bool:
+    """Calls a function of the C library; False where it has none of that name, or says 0."""
     try:
-        ctypes.CDLL(None).malloc_trim(0)
-    except (OSError, AttributeError, TypeError):
-        # No glibc.
-        return
+        import ctypes
+
+        return bool(getattr(ctypes.CDLL(None), function)(*given))
+    except (ImportError, OSError, AttributeError, TypeError):
+        return False
 
 
 def collect_often() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import pytest
 
 from edgedla.processes.malloc import paused_garbage_collection
 from tests.models import node, onnx_model
@@ -34,6 +35,28 @@ print(frozen > 0, len(gone) > 1_000)
 def test_garbage_is_collected_soon_after_the_start() -> None:
     done = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["True", "True"]
+
+
+REUSE = """
+import resource, sys
+from edgedla.processes.malloc import c_library, reuse_freed
+if sys.argv[1] == "reuse":
+    reuse_freed()
+for _ in range(10):
+    blocks = [b"x" * (8 << 20) for _ in range(10)]
+    del blocks
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt)
+assert not c_library("no_function_of_this_name")
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="glibc's malloc")
+def test_freed_memory_is_taken_again_without_page_faults() -> None:
+    faults = {}
+    for way in ("reuse", "give back"):
+        done = subprocess.run([sys.executable, "-c", REUSE, way], capture_output=True, text=True, check=True)
+        faults[way] = int(done.stdout)
+    assert faults["reuse"] < faults["give back"] / 4
 
 
 LOOP = """

@@ -169,10 +169,8 @@ def _prove(
     except Exception as e:
         # onnxruntime raises its own classes, which are only reachable through its C extension.
         return unproved(equality, f"ONNX Runtime cannot run it: {str(e)[:200]}")
-    for name in later:
-        # Later rewrites may start from a value that this one made.
-        if name in results:
-            values.setdefault(name, results[name])
+    # Later rewrites may start from a value that this one made.
+    values.update({name: results[name] for name in later if name in results and name not in values})
     # A value that neither form makes is one that both read.
     results, after = {**feed, **results}, {**feed, **after}
     return reduce(worse, [compare(results[old], after[new], equality, approximate, inputs) for old, new in pairs])
