@@ -10,7 +10,6 @@ import gc
 import os
 import sys
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Callable, Iterator, List, Tuple
 
@@ -189,9 +188,7 @@ def finding_20() -> None:
 
 def finding_21() -> None:
     from edgedla.runtime.pool import Pool
-
-    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-    from tests.runtime.fake_runner import FakeRunner
+    from edgedla.runtime.runners.fake import FakeRunner
 
     runner = runner_with_911()
     other = FakeRunner(runner.bindings, 0.0, lambda given: {"y": np.zeros(32, np.uint8)}, name="GPU")

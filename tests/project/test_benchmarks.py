@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import importlib
 import json
+import re
+import subprocess
 from pathlib import Path
 from typing import Iterator, List, Set, Tuple
 
@@ -64,6 +66,29 @@ def test_an_import_of_a_missing_name_is_detected() -> None:
     )
     assert missing(tree) == ["edgedla.runtime.arenas.limit_arenas", "edgedla.processes.malloc.nothing"]
     assert missing(ast.parse("from bench_place_proofs import CHIPS, nothing")) == ["bench_place_proofs.nothing"]
+
+
+def test_reproducers_of_the_first_version_import_only_what_it_has() -> None:
+    """They run in its checkout: today's modules, and tests that import these, cannot be imported there."""
+    version = re.search(r'VERSION_0_1 = "(\w+)"', (ROOT / "benchmarks/findings/board_findings.py").read_text(encoding="utf-8"))
+    assert version is not None
+
+    def git(*words: str) -> str:
+        done = subprocess.run(["git", "-C", str(ROOT), *words], capture_output=True, text=True, check=False)
+        if done.returncode:
+            pytest.skip("no history of this checkout")
+        return done.stdout
+
+    files = set(git("ls-tree", "-r", "--name-only", version[1], "edgedla").split())
+    lacking = []
+    for path in ROOT.glob("benchmarks/findings/*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and str(node.module).split(".")[0] in ("edgedla", "tests"):
+                file = str(node.module).replace(".", "/")
+                file = f"{file}.py" if f"{file}.py" in files else f"{file}/__init__.py"
+                text = git("show", f"{version[1]}:{file}") if file in files else ""
+                lacking += [f"{node.module}.{each.name}" for each in node.names if not re.search(rf"\b{each.name}\b", text)]
+    assert lacking == []
 
 
 def test_each_mutant_by_hand_stands_once_in_its_file() -> None:
