@@ -12,6 +12,7 @@ import socket
 import threading
 import time
 from typing import Any, Callable, Dict, Iterator, List, Tuple, Union
+from urllib.parse import urlsplit
 
 import pytest
 import yaml
@@ -138,6 +139,27 @@ def test_the_user_is_named_by_a_digest_at_the_cameras_time() -> None:
     assert refused == [f"it asks for another user or password; {REMARK}", f"it asks for a user and password; {REMARK}"]
 
 
+@pytest.mark.parametrize(
+    ("password", "told", "listed"),
+    [
+        ("", "user=None&amp;password=None", "user=None&password=None"),
+        ("ad", "user=admin&amp;password=ad&amp;channel=1", "user=admin&password=PASSWORD&channel=1"),
+        ("x/y", "user=admin_password=x%2Fy_channel=1?pw=x/y", "user=admin_password=PASSWORD_channel=1?pw=PASSWORD"),
+    ],
+)
+def test_a_stream_is_listed_without_the_password_and_otherwise_as_told(password: str, told: str, listed: str) -> None:
+    with Speaks(good(f"rtsp://192.0.2.9/{told}")).camera() as camera:
+        source = _with_stream(camera, "admin", password).source
+    assert source == {"uri": f"rtsp://USER:PASSWORD@127.0.0.1:554/{listed}"}
+
+
+@pytest.mark.parametrize("told", ["rtsp:x@192.0.2.7/a", "rtsp:?x@192.0.2.7/a", "rtsp:///@192.0.2.7/a", "rtsp:.192.0.2.7/a"])
+def test_no_address_that_a_camera_tells_sends_the_password_to_another_host(told: str) -> None:
+    with Speaks(good(told)).camera() as camera:
+        source = _with_stream(camera, "admin", "s3cret").source
+    assert urlsplit(source["uri"]).netloc == "USER:PASSWORD@127.0.0.1:554"
+
+
 def test_a_camera_that_answers_401_is_listed_with_what_it_asks_for() -> None:
     with Speaks({"GetCapabilities": SERVICES, "GetProfiles": (401, b"")}).camera() as camera:
         told = _with_stream(camera, "", "")
@@ -210,6 +232,38 @@ def test_a_camera_that_says_nothing_or_nonsense_is_given_up(data: bytes, monkeyp
     told = _with_stream(Camera("c", address, {"uri": "rtsp://USER:PASSWORD@127.0.0.1/PATH"}, remark=REMARK), "", "")
     end.set()
     assert told.remark.endswith(REMARK)
+
+
+def drips(begin: bytes, again: bytes) -> Callable[[socket.socket], None]:
+    """Answers for ever, each part within the time that a camera has."""
+
+    def say(peer: socket.socket) -> None:
+        peer.sendall(begin)
+        for _ in range(100):
+            peer.sendall(again)
+            time.sleep(0.1)
+
+    return say
+
+
+@pytest.mark.parametrize(
+    ("begin", "again"),
+    [
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n<x>", b"a"),
+        (b"HTTP/1.1 200 OK\r\nX: ", b"a"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"1\r\na\r\n"),
+        (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+    ],
+    ids=["body", "header", "chunks", "continue"],
+)
+def test_a_camera_that_never_ends_its_answer_is_given_up(begin: bytes, again: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(onvif, "ANSWER_S", 0.4)
+    address, end = talk(drips(begin, again))
+    began_s = time.monotonic()
+    told = _with_stream(Camera("c", address, {"uri": "rtsp://USER:PASSWORD@127.0.0.1/PATH"}, remark=REMARK), "", "")
+    end.set()
+    assert told.remark.endswith(REMARK)
+    assert time.monotonic() - began_s < 5
 
 
 def test_what_a_camera_tells_stays_text_of_one_line() -> None:

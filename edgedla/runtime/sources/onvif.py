@@ -9,10 +9,13 @@ import hashlib
 import http.client
 import logging
 import os
+import re
+import socket
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network
 from typing import Any, List, Optional, Tuple
-from urllib.parse import unquote, urlsplit, urlunsplit
+from urllib.parse import quote, unquote, urlsplit, urlunsplit
 from xml.etree import ElementTree
 from xml.sax.saxutils import escape
 
@@ -109,12 +112,20 @@ def _with_stream(camera: Camera, user: str, password: str) -> Camera:
         uri = urlsplit(_asked(media, token, "media", "GetStreamUri", _STREAM % escape(name)).findtext(".//{*}Uri", "").strip())
         if uri.scheme not in ("rtsp", "rtsps"):
             raise ValueError("it tells no stream")
-        # Where it was found, whatever it believes. Some cameras have the password in the path.
-        rest = urlunsplit(("", "", uri.path, uri.query, "")).replace("=" + (password or "\n"), "=PASSWORD")
-        source = f"{uri.scheme}://USER:PASSWORD@{at.hostname}:{uri.port or 554}{rest}"
+        # Where it was found, whatever it believes.
+        source = urlunsplit((uri.scheme, f"USER:PASSWORD@{at.hostname}:{uri.port or 554}", uri.path, uri.query, ""))
+        if password:
+            # Some cameras have it in the path, plain or quoted.
+            forms = "|".join(map(re.escape, (password, quote(password, safe=""))))
+            source = re.sub(f"=({forms})(?![0-9A-Za-z])", "=PASSWORD", source)
         return dataclasses.replace(camera, source={"uri": source}, remark="gst-discoverer-1.0 tells its formats")
     except (OSError, http.client.HTTPException, ElementTree.ParseError, ValueError) as e:
         return dataclasses.replace(camera, remark=f"{getattr(e, 'strerror', None) or str(e)[:100]}; {camera.remark}")
+
+
+def _hang_up(connected: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        connected.shutdown(socket.SHUT_RDWR)
 
 
 def _asked(address: str, token: str, service: str, name: str, content: str = "") -> ElementTree.Element:
@@ -124,9 +135,16 @@ def _asked(address: str, token: str, service: str, name: str, content: str = "")
     text = f'<s:Envelope xmlns:s="http://www.w3.org/2003/05/soap-envelope">{body}</s:Envelope>'
     headers = {"Content-Type": f'application/soap+xml; charset=utf-8; action="{kind}/{name}"'}
     with contextlib.closing(http.client.HTTPConnection(str(at.hostname), at.port, timeout=ANSWER_S)) as connection:
-        connection.request("POST", at.path or "/", text.encode(), headers)
-        answer = connection.getresponse()
-        told = answer.read(MOST_BYTES).decode()
+        connection.connect()
+        # The connection's own timeout begins anew with each byte.
+        late = threading.Timer(ANSWER_S, _hang_up, (connection.sock,))
+        late.start()
+        try:
+            connection.request("POST", at.path or "/", text.encode(), headers)
+            answer = connection.getresponse()
+            told = answer.read(MOST_BYTES).decode()
+        finally:
+            late.cancel()
     if answer.status == 401 or "NotAuthorized" in told:
         raise ValueError("it asks for another user or password" if token else "it asks for a user and password")
     # SOAP has none; a few lines of it make gigabytes of text.
