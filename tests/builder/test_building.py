@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping
 
+import jsonschema
 import numpy as np
 import onnx
 import onnxruntime
@@ -27,6 +28,7 @@ from edgedla.cli.main import exit_code_of
 from edgedla.errors import BuildError, DataError, DocumentError, EnvironmentMissing, ModelError, UsageError
 from edgedla.formats.pack import pack, unpack
 from edgedla.identity import identity
+from edgedla.io.documents import schema
 from edgedla.placement.api import place
 from edgedla.preprocess.settings import PreprocessSettings
 from edgedla.quantization.calibration_cache import write_cache
@@ -498,6 +500,12 @@ def test_a_model_with_qdq_nodes_needs_no_samples_for_int8(backend: str, on_devic
     assert not any("random input" in note for note in artifact.notes)
     assert not artifact.has("calibration")
     assert not any("int8_calibrator" in call for call in fake.world.calls)
+
+
+def test_the_plan_of_a_model_with_qdq_nodes_is_as_its_schema_says(tmp_path: Path) -> None:
+    plan = plan_build(quantised_chain(tmp_path / "q.onnx"), replace(on_tensorrt(precision="int8"), backend="host"))
+    assert plan.calibration.source == "qdq"
+    jsonschema.validate(plan.to_dict(), schema("edgedla.plan"))
 
 
 def test_a_full_disk_ends_in_exit_code_4_and_nothing_half_written(
