@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
 import json
 import os
 import signal
@@ -16,7 +15,7 @@ from edgedla.errors import EdgedlaError, EnvironmentMissing
 from edgedla.processes.malloc import collect_often, limit_arenas
 from edgedla.runtime.health.service import as_service
 from edgedla.runtime.pipeline.config import check_names, config_from, with_overrides
-from edgedla.runtime.pipeline.open_pipeline import on_signal, opened_parts, watched
+from edgedla.runtime.pipeline.open_pipeline import end_on_signals, opened_parts, watched
 from edgedla.runtime.pipeline.settings import PipelineConfig
 from edgedla.text.printable import printable_text, without_credentials
 
@@ -121,11 +120,7 @@ def _run(config: PipelineConfig, ready: Callable[[], None]) -> int:
     check_names(config)
     with opened_parts(config) as parts:
         opened = parts.pipeline
-
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            # `nohup` ignores SIGHUP.
-            if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
-                signal.signal(number, functools.partial(on_signal, opened))
+        end_on_signals(opened, "SIGINT", "SIGTERM", "SIGHUP")
         collect_often()
         ready()
         with watched(opened, config, "bundle"), as_service(opened):

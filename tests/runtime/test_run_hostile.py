@@ -8,11 +8,13 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from edgedla.errors import RunError, UsageError
 from edgedla.runtime.health.metrics import serve_metrics
+from edgedla.runtime.pipeline.open_pipeline import end_on_signals
 from edgedla.runtime.pipeline.settings import MetricsConfig
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -70,6 +72,37 @@ def test_a_hung_runner_does_not_hang_the_process(artifact, tmp_path, grace_s, si
     assert time.monotonic() - started < 60
     assert "still running when the end was forced" in said
     assert "Traceback" not in said
+
+
+def signalled(monkeypatch, names):
+    """What a pipeline is told by SIGINT, SIGTERM and SIGHUP, in the order of `names`."""
+    said, handlers = [], {}
+    pipeline = SimpleNamespace(stopping=False, force_stop=lambda: said.append("force"))
+
+    def stop():
+        said.append("stop")
+        pipeline.stopping = True
+
+    pipeline.stop = stop
+    monkeypatch.setattr(signal, "signal", handlers.__setitem__)
+    end_on_signals(pipeline, "SIGINT", "SIGTERM", "SIGHUP")
+    for name in names:
+        handlers[getattr(signal, name)](getattr(signal, name), None)
+    return said
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (["SIGTERM", "SIGTERM"], ["stop", "force"]),
+        (["SIGHUP", "SIGINT"], ["stop", "force"]),
+        (["SIGHUP", "SIGHUP"], ["stop", "stop"]),
+        (["SIGTERM", "SIGHUP", "SIGINT"], ["stop", "stop", "force"]),
+    ],
+    ids=" ".join,
+)
+def test_a_second_signal_forces_the_end_but_a_closed_terminal_sends_two(monkeypatch, names, said):
+    assert signalled(monkeypatch, names) == said
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

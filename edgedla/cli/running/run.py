@@ -175,7 +175,7 @@ def _run(read: Callable[[], PipelineConfig], file: str, title: str) -> Dict[str,
     from edgedla.cli.terminal.live_line import live_line
     from edgedla.processes.malloc import collect_often, limit_arenas
     from edgedla.runtime.health.service import as_service
-    from edgedla.runtime.pipeline.open_pipeline import on_signal, opened_parts, watched
+    from edgedla.runtime.pipeline.open_pipeline import end_on_signals, opened_parts, watched
     from edgedla.runtime.pipeline.reload import Reloader, reloading
 
     config = read()
@@ -186,14 +186,8 @@ def _run(read: Callable[[], PipelineConfig], file: str, title: str) -> Dict[str,
             reloader = stack.enter_context(reloading(Reloader(parts, read, (file,))))
             if hasattr(signal, "SIGHUP"):
                 signal.signal(signal.SIGHUP, lambda *_: reloader.ask())
-
-        end = functools.partial(on_signal, opened)
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, end)
-        # SIGHUP means a closed terminal. Under `nohup` it is ignored; a run of a pipeline file reads the file again.
-        if not file and hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
-            before = signal.signal(signal.SIGHUP, end)
-            stack.callback(signal.signal, signal.SIGHUP, before)
+        # SIGHUP means a closed terminal; a run of a pipeline file reads the file again.
+        end_on_signals(opened, "SIGINT", "SIGTERM", *(() if file else ("SIGHUP",)))
         page = stack.enter_context(watched(opened, config, title))
         stack.enter_context(as_service(opened))
         if page:

@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import logging
 import os
+import signal
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
@@ -116,9 +117,17 @@ def opened_parts(
         yield Opened(opened, outputs)
 
 
-def on_signal(pipeline: Pipeline, *_: object) -> None:
-    """What a signal does that ends the process: the first lets the pipeline finish, a second one does not wait."""
-    (pipeline.force_stop if pipeline.stopping else pipeline.stop)()
+def end_on_signals(pipeline: Pipeline, *names: str) -> None:
+    """The first of these signals lets the pipeline finish, and a second one does not wait: unless it is SIGHUP, which a closed
+    terminal sends twice, as the shell passes it on. `nohup` ignores it."""
+
+    def end(number: int, frame: object) -> None:
+        again = pipeline.stopping and number != getattr(signal, "SIGHUP", None)
+        (pipeline.force_stop if again else pipeline.stop)()
+
+    for number in (getattr(signal, name) for name in names if hasattr(signal, name)):
+        if number in (signal.SIGINT, signal.SIGTERM) or signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, end)
 
 
 def readable_models(config: PipelineConfig) -> Tuple[List[Model], Dict[str, str]]:
