@@ -7,6 +7,8 @@ known after Home Assistant restarts; the status topic says whether the pipeline 
 from __future__ import annotations
 
 import collections
+import contextlib
+import json
 import re
 from typing import Any, DefaultDict, Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
@@ -59,14 +61,28 @@ class HomeAssistant:
 
     def give_way(self, now: Optional[HomeAssistant]) -> List[Tuple[str, str, bool]]:
         """(topic, payload, retained) that remove what the one that takes its place does not tell."""
+        if now is not None and now.device_topic == self.device_topic:
+            return now.without(self.components)
         kept = set(now.topics.values()) if now is not None else set()
-        gone = {key: topic for key, topic in self.topics.items() if topic not in kept}
-        emptied = [(topic, "", True) for topic in gone.values()]
-        if now is None or now.device_topic != self.device_topic:
-            return [(self.device_topic, "", True), *emptied]
+        return [(self.device_topic, "", True), *((topic, "", True) for topic in self.topics.values() if topic not in kept)]
+
+    def without_earlier(self, payload: bytes) -> List[Tuple[str, str, bool]]:
+        """The same for what the broker kept of a run before this one, the payload of its device: the file may have had others."""
+        with contextlib.suppress(ValueError, RecursionError):
+            before = json.loads(payload)
+            components = before.get("components") if isinstance(before, dict) else None
+            if isinstance(components, dict):
+                return self.without({key: c for key, c in components.items() if isinstance(c, dict) and "platform" in c})
+        return []
+
+    def without(self, before: Mapping[str, Mapping[str, Any]]) -> List[Tuple[str, str, bool]]:
+        """The same for the components of an earlier announcement. A topic that is not of its events stays as it is."""
+        told = {key: str(c.get("state_topic") or c.get("image_topic")) for key, c in before.items()}
+        gone = {k: t for k, t in told.items() if t.startswith(f"{self._base}/events/") and t not in self.topics.values()}
         # Home Assistant keeps a component that it is not told of, and removes one that has no settings.
-        bare = {key: {"platform": self.components[key]["platform"]} for key in gone}
-        return [(self.device_topic, self._device({**now.components, **bare}), False), *emptied] if gone else []
+        bare = {key: {"platform": before[key]["platform"]} for key in gone}
+        device = (self.device_topic, self._device({**self.components, **bare}), False)
+        return [device, *((topic, "", True) for topic in gone.values())] if gone else []
 
     def _device(self, components: Mapping[str, Any]) -> str:
         device = {

@@ -75,7 +75,7 @@ class Mqtt:
         client.will_set(config.status_topic, "offline", qos=1, retain=True)
         client.on_connect, client.on_connect_fail = self._on_connect, self._on_connect_fail
         client.on_disconnect, client.on_publish = self._on_disconnect, self._on_publish
-        client.on_message = self._on_status
+        client.on_message = self._on_message
         client.reconnect_delay_set(1, 30)
         self._broker = f"{parts.hostname}:{parts.port or PORTS[parts.scheme]}"
         client.connect_async(str(parts.hostname), parts.port or PORTS[parts.scheme], keepalive=30)
@@ -89,7 +89,9 @@ class Mqtt:
             log.warning("mqtt %s: the broker refuses: %s", self._broker, code)
             return
         self._of_status = client.publish(self._config.status_topic, "online", qos=1, retain=True).mid
-        client.subscribe(self._config.status_topic, qos=1)
+        # Asked for before anything is announced, it is still what a run before this one left.
+        earlier = [(self._home.device_topic, 1)] if self._home is not None else []
+        client.subscribe([(self._config.status_topic, 1), *earlier])
         with self._condition:
             self._forget_unsent()
             self.announce(self._home)
@@ -116,10 +118,16 @@ class Mqtt:
             for topic, text, retain in old.give_way(home) if old is not None else ():
                 self.publish_event(topic, text, retain)
 
-    def _on_status(self, client: Any, userdata: object, message: Any) -> None:
-        """A process before this one, or the one that a reload replaced, may say "offline" late, or its last will does."""
-        if message.payload == b"offline" and not self._ending:
-            self._of_status = client.publish(self._config.status_topic, "online", qos=1, retain=True).mid
+    def _on_message(self, client: Any, userdata: object, message: Any) -> None:
+        """A process before this one, or the one that a reload replaced, may say "offline" late, or its last will does. And it may
+        have told of sources and events that are gone."""
+        if message.topic == self._config.status_topic:
+            if message.payload == b"offline" and not self._ending:
+                self._of_status = client.publish(self._config.status_topic, "online", qos=1, retain=True).mid
+        elif message.retain:
+            with self._condition:
+                for topic, text, retain in self._home.without_earlier(message.payload) if self._home is not None else ():
+                    self.publish_event(topic, text, retain)
 
     def _on_connect_fail(self, *arguments: object) -> None:
         """Logged once until the broker has answered: attempts continue for the whole run."""

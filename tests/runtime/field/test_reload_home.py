@@ -228,3 +228,40 @@ def test_a_broker_that_is_away_during_reloads_hears_of_them_later(home):
         # This broker keeps nothing while it is away: what is told of the others is that they are gone.
         assert until(lambda: {CONFIG, "site/status", *topics("door/e")} == set(home.retained())), home.retained()
         assert home.retained()["site/events/door/e"] == "ON"
+
+
+def test_what_a_run_before_told_leaves_too(home):
+    home.write("gate", "yard", events="e f")
+    with home.listened() as (_, _, reader):
+        assert on(reader, "gate/e", "yard/e", "gate/f", "yard/f")
+    assert topics("yard/e", "yard/f", "gate/f") <= home.retained().keys()
+    home.write("gate")
+    with home.listened() as (_, _, reader):
+        assert on(reader, "gate/e")
+        assert until(lambda: home.retained().keys() == {"site/status", CONFIG, *topics("gate/e")}), home.retained().keys()
+        removed = [json.loads(text)["components"] for text in reader.texts(CONFIG) if text and '"yard_e_sensor"' in text][-1]
+        assert [removed[f"yard_e_{kind}"] for kind in KINDS] == [{"platform": kind} for kind in KINDS]
+        assert set(json.loads(home.retained()[CONFIG])["components"]) == {f"gate_e_{kind}" for kind in KINDS}
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        "no JSON",
+        "[" * 100_000,
+        "[1]",
+        '{"components": [1]}',
+        '{"components": {"a": 1, "b": {"platform": 1}, "c": {"state_topic": "site/events/x/e"}}}',
+        '{"components": {"other": {"platform": "sensor", "state_topic": "kitchen/lamp"}}}',
+    ],
+)
+def test_what_others_left_there_is_theirs(home, kept):
+    other = Reader(home.broker.port)
+    for topic, text in (("kitchen/lamp", "ON"), (CONFIG, kept)):
+        other.client.publish(topic, text, qos=1, retain=True).wait_for_publish()
+    other.close()
+    home.write("gate")
+    with home.listened() as (_, _, reader):
+        assert on(reader, "gate/e")
+        assert home.retained()["kitchen/lamp"] == "ON"
+        assert set(json.loads(home.retained()[CONFIG])["components"]) == {f"gate_e_{kind}" for kind in KINDS}
