@@ -168,16 +168,20 @@ def described(error: Optional[BaseException]) -> str:
         return type(error).__name__
 
 
+class BudgetSpent(BaseException):
+    """A deployment's budget ends a step, never the deployment. Like KeyboardInterrupt, no handler inside a step must catch it."""
+
+
 @contextlib.contextmanager
 def own_code(failed: Callable[[BaseException], Exception]) -> Iterator[None]:
     """Calls of a user's own code: whatever ends it becomes the error that `failed` makes of it.
 
     Its `sys.exit(0)` is no success of the command, and a panic of a library in Rust or a test that skips is no Exception.
-    Ctrl-C stays the user's, and our own errors stay as they are.
+    Ctrl-C stays the user's, an alarm the budget's, and our own errors stay as they are.
     """
     try:
         yield
-    except (EdgedlaError, KeyboardInterrupt):
+    except (EdgedlaError, KeyboardInterrupt, BudgetSpent):
         raise
     except BaseException as e:
         raise failed(e) from e

@@ -9,15 +9,10 @@ import time
 from types import FrameType
 from typing import Iterator, Optional
 
+from edgedla.errors import BudgetSpent
+
 #: Ten years: the system refuses alarms in thousands of years.
 LONGEST_S = 3e8
-
-
-class BudgetSpent(BaseException):
-    """The budget is spent. This ends a step, never a deployment.
-
-    A BaseException, like KeyboardInterrupt: handlers of `Exception` inside a step must not catch it.
-    """
 
 
 class Budget:

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any, Callable, List, Mapping, Optional, Tuple
 
 from edgedla.arguments import Progress
-from edgedla.deployment.budget import Budget, BudgetSpent
+from edgedla.deployment.budget import Budget
 from edgedla.deployment.candidate import WORTH_ACCURACY, Candidate
 from edgedla.deployment.request import APPROXIMATE
 from edgedla.deployment.steps import MODEL, PLACEMENT, Steps
 from edgedla.deployment.store import Step
-from edgedla.errors import BuildError, DataError, EnvironmentMissing, ModelError, RunError, UsageError
+from edgedla.errors import BudgetSpent, BuildError, DataError, EnvironmentMissing, ModelError, RunError, UsageError
 from edgedla.io.files import sha256_of
 from edgedla.regions.float16_model import AS_FP16
 from edgedla.targets import platform_for

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from edgedla.errors import EdgedlaError, ModelError, RunError, own_code
+from edgedla.errors import BudgetSpent, EdgedlaError, ModelError, RunError, own_code
 
 
 class Panic(BaseException):
@@ -18,7 +18,7 @@ def test_whatever_ends_the_users_code_becomes_the_named_error(raised: BaseExcept
     assert e.value.__cause__ is raised
 
 
-@pytest.mark.parametrize("raised", [KeyboardInterrupt(), ModelError("no such layer")])
+@pytest.mark.parametrize("raised", [KeyboardInterrupt(), BudgetSpent("5 s"), ModelError("no such layer")])
 def test_an_interruption_and_our_own_errors_stay_as_they_are(raised: BaseException) -> None:
     def failed(error: BaseException) -> EdgedlaError:
         raise AssertionError(error)

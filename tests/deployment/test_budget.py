@@ -8,7 +8,8 @@ import time
 
 import pytest
 
-from edgedla.deployment.budget import Budget, BudgetSpent
+from edgedla.deployment.budget import Budget
+from edgedla.errors import BudgetSpent
 
 
 def test_without_a_budget_time_is_unlimited() -> None:

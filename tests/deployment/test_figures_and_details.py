@@ -13,6 +13,7 @@ import pytest
 from edgedla.deployment import budget, deploy, details, figures, networks
 from edgedla.deployment.request import DeployRequest
 from edgedla.deployment.search import Search
+from edgedla.errors import BudgetSpent
 
 ROWS = (("a", "dla", 1), ("b", "dla", 20), ("c", "gpu", 300), ("d", "", 4000))
 
@@ -105,7 +106,7 @@ def test_the_alarm_leaves_what_is_kept_free(
     assert signal.getsignal(signal.SIGALRM) == before
     clock.now = 10.0 - reserve_s
     assert ten.spent
-    with pytest.raises(budget.BudgetSpent):
+    with pytest.raises(BudgetSpent):
         ten.check()
 
 

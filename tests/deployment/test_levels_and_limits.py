@@ -12,11 +12,11 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 import pytest
 
 from edgedla.deployment import details, figures
-from edgedla.deployment.budget import Budget, BudgetSpent
+from edgedla.deployment.budget import Budget
 from edgedla.deployment.candidate import Candidate
 from edgedla.deployment.request import DeployRequest
 from edgedla.deployment.search import Search, Trial
-from edgedla.errors import EnvironmentMissing, ModelError, RunError, UsageError
+from edgedla.errors import BudgetSpent, EnvironmentMissing, ModelError, RunError, UsageError
 
 NO_SCORE = {"drop": 0.0, "metric": "top1"}
 
