@@ -21,6 +21,8 @@ pytestmark = pytest.mark.once
         (LATENCY_US, "0.5S", 5e5),
         (LATENCY_US, "1e+06", 1e6),
         (LATENCY_US, "0", 0.0),
+        (LATENCY_US, "8.41 \u00b5s", 8.41),
+        (LATENCY_US, "8.41\u03bcs", 8.41),
         (SHARE, "95%", 0.95),
         (SHARE, "1", 1.0),
         (DROP, "0.5%", 0.005),

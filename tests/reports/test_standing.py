@@ -88,6 +88,14 @@ def test_a_baseline_comes_back_as_it_was_written(tmp_path, make_report: Callable
     assert lines(held, [new], "rules1")[0].startswith("new: ")
 
 
+def test_a_model_that_is_gone_is_named_in_one_line_whatever_its_name(tmp_path) -> None:
+    held = Baseline(str(tmp_path / "dla.json"), {"OLD.ONNX": {}, "timm:resnet18": {}, "a\n::error::b.onnx": {}})
+    assert held.gone() == ["OLD.ONNX", "a\n::error::b.onnx"]
+    told = lines(held, [], "rules1")
+    assert [line.partition(",")[0] for line in told] == ["gone: OLD.ONNX", "gone: a\\n::error::b.onnx"]
+    assert not any("\n" in line for line in told)
+
+
 def test_a_worse_answer_under_other_rules_says_that_the_rules_changed(tmp_path, make_report: Callable[..., CheckReport]) -> None:
     report, model = make_report(), str(tmp_path / "net.onnx")
     (tmp_path / "net.onnx").touch()

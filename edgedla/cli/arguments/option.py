@@ -115,8 +115,10 @@ class Quantity(click.ParamType):
 
     def read(self, text: str, where: str) -> float:
         """The number. Raises UsageError: it is none, has another unit, or is out of range."""
-        number = text.strip().lower().rstrip(ascii_lowercase + "%")
-        unit = text.strip().lower()[len(number) :]
+        # Our own pages write µs, with either of its two characters.
+        given = text.strip().lower().translate(str.maketrans("\u00b5\u03bc", "uu"))
+        number = given.rstrip(ascii_lowercase + "%")
+        unit = given[len(number) :]
         value = math.nan
         with suppress(ValueError, KeyError):
             value = float(number) * self._units[unit]

@@ -13,7 +13,7 @@ from edgedla.io.strict_documents import read_json
 from edgedla.regions.report import CheckReport
 from edgedla.reports.gate.standing import Change, Standing, change, standing_of
 from edgedla.targets import Platform
-from edgedla.text.printable import json_text
+from edgedla.text.printable import json_text, printable
 
 DOCUMENT = "edgedla.baseline"
 _HINT = "`edgedla check MODEL... --baseline FILE --update-baseline` writes it."
@@ -45,7 +45,7 @@ class Baseline:
     def gone(self) -> List[str]:
         """Models whose file is there no more; one made by a function, or from standard input, has none."""
         folder = os.path.dirname(os.path.abspath(self.path))
-        return [name for name in self._models if name.endswith(".onnx") and not os.path.exists(os.path.join(folder, name))]
+        return [n for n in self._models if n.lower().endswith(".onnx") and not os.path.exists(os.path.join(folder, n))]
 
     def leave_out(self, names: Iterable[str]) -> None:
         for name in names:
@@ -145,7 +145,8 @@ def lines(baseline: Baseline, answers: Sequence[Answer], rules_version: str, upd
         text += [f"worse: {who}: {sentence}" for sentence in answer.change.worse]
         text += [f"better: {who}: {sentence}" for sentence in answer.change.better]
     left_out = "it is left out" if update else "--update-baseline leaves it out"
-    text += [f"gone: {name}, which {baseline.path} holds: there is no such file; {left_out}" for name in sorted(baseline.gone())]
+    gone = map(printable, sorted(baseline.gone()))
+    text += [f"gone: {name}, which {baseline.path} holds: there is no such file; {left_out}" for name in gone]
     if any(answer.change.worse for answer in answers) and baseline.rules_version not in ("", rules_version):
         text.append(
             f"note: {baseline.path} was written under rules {baseline.rules_version}; these are {rules_version}, so a difference "
