@@ -77,7 +77,9 @@ class Reloader:
         return {name: _digest(artifact_folder(m.artifact) / MANIFEST) for name, m in config.named_models.items()}
 
     def reload(self) -> None:
-        """Reads the file and replaces what differs. A failure is logged and leaves the running pipeline unchanged."""
+        """Reads the file and replaces what differs, unless the run ends. A failure is logged and leaves all as it was."""
+        if self._pipeline.stopping:
+            return
         try:
             config = self._read()
             digests = self._now(config)

@@ -272,6 +272,20 @@ def test_reload_with_a_failing_output_changes_nothing(field, tmp_path):
         assert reloader.outputs == ["jsonl"]
 
 
+def test_a_run_that_ends_opens_nothing_more(field, tmp_path):
+    """SIGHUP behind SIGTERM: what would be opened then, nobody closes."""
+    field.write(source("gate"), outputs="{jsonl: one.jsonl}")
+    with field.running() as (parts, reloader):
+        assert field.comes("gate")
+        before = dict(parts.outputs)
+        parts.pipeline.stop()
+        field.write(source("gate"), source("yard"), outputs="{jsonl: two.jsonl}")
+        reloader.reload()
+        assert (parts.outputs, list(parts.pipeline.captures)) == (before, ["gate"])
+        assert (reloader.outputs, reloader.sources, reloader.failed) == ([], [], [])
+    assert not (tmp_path / "two.jsonl").exists()
+
+
 def test_reload_with_other_models_is_refused_and_changes_nothing(field, caplog):
     field.write(source("gate"))
     with field.running() as (parts, reloader):
