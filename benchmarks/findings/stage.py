@@ -30,7 +30,7 @@ def imported(path: Path, name: str) -> ModuleType:
 
 
 def fake_tensorrt(release: str, **script: Any) -> Any:
-    imported(TODAY / "fake_tensorrt" / "surface.py", "fake_surface")
+    imported(TODAY / "fake_tensorrt" / "surface.py", "tests.fake_tensorrt.surface")
     fake = imported(TODAY / "fake_tensorrt" / "fake.py", "fake_tensorrt")
     layers = [
         ("weights", "CONSTANT", (), ("w",)),

@@ -91,6 +91,15 @@ def test_reproducers_of_the_first_version_import_only_what_it_has() -> None:
     assert lacking == []
 
 
+def test_reproducers_give_todays_fake_its_own_parts() -> None:
+    """By the names that it imports: others come from the tests of the first version's checkout, which is searched first."""
+    fake = ast.parse((ROOT / "tests/fake_tensorrt/fake.py").read_text(encoding="utf-8"))
+    names = [str(n.module) for n in ast.walk(fake) if isinstance(n, ast.ImportFrom) and str(n.module).startswith("tests.")]
+    stage = (ROOT / "benchmarks/findings/stage.py").read_text(encoding="utf-8")
+    assert names
+    assert [name for name in names if f'"{name}"' not in stage] == []
+
+
 def test_each_mutant_by_hand_stands_once_in_its_file() -> None:
     rows = json.loads((ROOT / "benchmarks/named_mutants.json").read_text(encoding="utf-8"))["mutants"]
     counts = {(row["path"], row["old"]): (ROOT / row["path"]).read_text(encoding="utf-8").count(row["old"]) for row in rows}
