@@ -52,4 +52,4 @@ def test_mypy_sees_the_types(tmp_path: Path) -> None:
     assert 'Revealed type is "edgedla.regions.report.CheckReport"' in own[0]
     assert 'Revealed type is "builtins.int"' in own[1]
     assert 'has no attribute "nothing"' in own[2]
-    assert 'expected "str"' in own[3]
+    assert 'expected "str' in own[3]
