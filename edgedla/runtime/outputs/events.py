@@ -61,8 +61,9 @@ class Events:
         self._end_left()
 
     def follow(self, rules: Mapping[str, EventRule], sinks: Iterable[object]) -> List[Document]:
-        """Goes on with other rules and outputs. An event ends where its rule is another, or sees it no more; those that go on."""
+        """Goes on with other rules and outputs; the events that go on. One ends where its rule changed, or no longer sees it."""
         self.sinks = [sink for sink in sinks if isinstance(sink, EventSink)]
+        self._pictures = self._recorder is not None or any(hasattr(sink, "write_snapshot") for sink in self.sinks)
         for key, stream in list(self._streams.items()):
             rule, before = rules.get(key[0]), self._rules[key[0]]
             if rule is None or not rule.sees(*key[1:]) or rule != replace(before, sources=rule.sources, models=rule.models):
@@ -85,7 +86,7 @@ class Events:
         if stream is None:
             kind: Type[Stream] = ObjectEvents if rule.each == "object" else ZoneEvents
             stream = self._streams[key] = kind(rule, self._new, self._say, self._recorder)
-        stream.pictures = self._recorder is not None or any(hasattr(sink, "write_snapshot") for sink in self.sinks)
+        stream.pictures = self._pictures
         # Durations of what is seen use the scene's clock; silence of the source uses the capture clock.
         at_s, (last_s, gap_s) = result.frame.captured_s, self._last.get(key, (0.0, 0.0))
         if gap_s and at_s - last_s >= _silent_s(rule, gap_s):

@@ -42,7 +42,6 @@ class HomeAssistant:
         #: (event, source) -> ids of those that go on.
         self.going_on: DefaultDict[Tuple[str, str], Set[str]] = collections.defaultdict(set)
         self.components: Dict[str, Dict[str, Any]] = {}
-        self.topics: Dict[str, str] = {}
         for name, source in self._pairs:
             key, topic, title = f"{source}_{name}", self._topic(name, source), f"{source} {name}"
             kinds: Dict[str, Dict[str, Any]] = {
@@ -52,7 +51,7 @@ class HomeAssistant:
             }
             for kind, more in kinds.items():
                 self.components[f"{key}_{kind}"] = {"platform": kind, "unique_id": f"{self._id}_{key}_{kind}", **more}
-                self.topics[f"{key}_{kind}"] = more.get("state_topic") or more["image_topic"]
+        self.topics = _topics(self.components)
 
     def announcement(self) -> List[Tuple[str, str]]:
         """(topic, payload) of the device and of every state, all retained: again at each connection, as brokers forget."""
@@ -77,8 +76,8 @@ class HomeAssistant:
 
     def without(self, before: Mapping[str, Mapping[str, Any]]) -> List[Tuple[str, str, bool]]:
         """The same for the components of an earlier announcement. A topic that is not of its events stays as it is."""
-        told = {key: str(c.get("state_topic") or c.get("image_topic")) for key, c in before.items()}
-        gone = {k: t for k, t in told.items() if t.startswith(f"{self._base}/events/") and t not in self.topics.values()}
+        own, kept = f"{self._base}/events/", set(self.topics.values())
+        gone = {key: topic for key, topic in _topics(before).items() if topic.startswith(own) and topic not in kept}
         # Home Assistant keeps a component that it is not told of, and removes one that has no settings.
         bare = {key: {"platform": before[key]["platform"]} for key in gone}
         device = (self.device_topic, self._device({**self.components, **bare}), False)
@@ -118,3 +117,8 @@ class HomeAssistant:
         """ "" where the source of an event that goes on was removed."""
         pair = document["event"], document.get("source", ONLY)
         return f"{self._topic(*pair)}/picture" if pair in self._pairs else ""
+
+
+def _topics(components: Mapping[str, Mapping[str, Any]]) -> Dict[str, str]:
+    """Where each component's state, or its picture, is told."""
+    return {key: str(c.get("state_topic") or c.get("image_topic")) for key, c in components.items()}
